@@ -28,9 +28,11 @@ from persfl import (
     personalize,
 )
 from persfl.devices import Devices
+from persfl.errors import InputError
 from persfl.fleets.kept_steps import Steps
 from persfl.methods import Kin
 from persfl.rules import doubts, finished, members
+from persfl.rules.kin_notes import KinNotes
 from persfl.rules.kin_rule import doubtful
 from persfl.runs import load_model, save_model
 from persfl.sources import clustered_regression
@@ -807,3 +809,11 @@ def test_from_its_own_fit_a_target_finds_nobody_and_says_so():
     last = ran(fleet, kin(10), rounds=80)
     assert not group(last.trust)
     assert "found no group" in doubts(last.trust, [5], 8)[0]
+
+
+def test_notes_of_another_kind_are_a_sentence():
+    """A run folder of somebody else's ended `persfl fit --resume` in a traceback."""
+    notes = KinNotes.blank(2).notes()
+    for odd in (np.full((2, 0), np.nan), np.zeros(2, dtype=bool)):
+        with pytest.raises(InputError, match="'member' is no such array"):
+            KinNotes.of(notes | {"member": odd}, 2)

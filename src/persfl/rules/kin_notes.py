@@ -39,6 +39,16 @@ def own_notes(kind: type, notes: Mapping[str, Any], targets: int) -> dict[str, A
     return {name: notes[name] for name in names}
 
 
+def refuse_other_kinds(notes: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
+    """Stop where an array is of another kind or has other axes: somebody else may have written
+    it.
+    """
+    for name, array in usual.items():
+        told = notes[name]
+        if told.dtype.kind != array.dtype.kind or told.ndim != array.ndim:
+            raise InputError(f"what kin remembers as {name!r} is no such array.")
+
+
 @dataclass(frozen=True, eq=False)
 class KinNotes:
     """Per target and peer met (T, P), then per target (T,).
@@ -121,7 +131,9 @@ class KinNotes:
         """From the notes of a Trust; blank where there are none."""
         if not notes:
             return KinNotes.blank(targets)
-        return KinNotes(**own_notes(KinNotes, notes, targets))
+        found = own_notes(KinNotes, notes, targets)
+        refuse_other_kinds(found, KinNotes.blank(targets).notes())
+        return KinNotes(**found)
 
     def wider(self, panel: IntArray) -> dict[str, Any]:
         """The arrays per pair, with room for a longer panel."""
