@@ -149,7 +149,8 @@ def test_hidden_rows_of_one_date_count_once_as_far_as_they_say_the_same() -> Non
     y = rng.poisson(np.exp(1.0 + rng.normal(size=20)[day])) + 0.0
     row = np.arange(300)
     left = (y - 1.5)[:, None]
-    told = HiddenLoss(0 * row, row, np.ones(300), left, COUNTS, y)
+    one = np.ones(300)
+    told = HiddenLoss(0 * row, row, 0 * row, one, one, left, COUNTS, y)
     assert told.once_a_key(day, 0).weight.sum() < 60
     shuffled = rng.permutation(day)
     assert told.once_a_key(shuffled, 0).weight.sum() > 150

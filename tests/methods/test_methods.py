@@ -168,6 +168,7 @@ def test_what_needs_no_rows_in_one_place_runs_over_a_federation():
         "apfl",
         "pfedme",
         "cfl",
+        "werner",
         "mr-mtl",
         "mocha",
         "pens",

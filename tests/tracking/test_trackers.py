@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +14,15 @@ from persfl.methods import Paper
 from persfl.tracking import Callback, TensorBoard, WandB
 
 pytestmark = pytest.mark.filterwarnings("ignore::persfl.PersflWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rubbish_of_mlflow():
+    """MLflow's database makes classes whose source `linecache` lists until they are rubbish. Were
+    they found to be rubbish while a doctest walks that list, the doctest would end in a KeyError.
+    """
+    yield
+    gc.collect()
 
 
 def table():
