@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -25,6 +27,16 @@ def importing_tests() -> Iterator[None]:
         yield
 
 
+def end(engine: DaskWorkers | RayWorkers) -> None:
+    """Stopped, with the processes that both packages leave to their end: whichever test is the
+    last one of its process would be told of them.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        engine.stop()
+        gc.collect()
+
+
 @pytest.fixture(scope="session")
 def dask_of_tests():
     """A function that makes an engine of two workers, which may take long to come back."""
@@ -41,7 +53,7 @@ def dask_of_tests():
 
     yield make
     patch.undo()
-    began.stop()
+    end(began)
 
 
 @pytest.fixture(scope="session")
@@ -51,4 +63,4 @@ def ray_of_tests():
     with importing_tests():
         began = RayWorkers("", 2)
     yield partial(RayWorkers, "", 2)
-    began.stop()
+    end(began)

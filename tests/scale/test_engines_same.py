@@ -24,9 +24,9 @@ pytestmark = [
 METHODS = [
     Blend(panel=10, trees=False),
     Mixed(),
-    Paper(rounds=4, peers=4),
-    Kin(rounds=24, peers=4),
-    Ditto(rounds=4),
+    Paper(rounds=2, peers=4),
+    Kin(rounds=6, peers=4),
+    Ditto(rounds=2),
 ]
 
 
