@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from persfl.scale.executor import InThisProcess
+from persfl.scale.local_processes import LocalProcesses
 from persfl.scale.shard_reader import TableColumns
+from persfl.scale.sharded_fit import ShardedFit, fit_shards
 from persfl.scale.sharding import shard_folder
 from persfl.sources import clustered_regression
 
@@ -38,3 +43,22 @@ def sharded(table: pd.DataFrame, place: Path, shards: int):
 def models_of(run) -> pd.DataFrame:
     parts = sorted((run.folder / "models").iterdir())
     return pd.concat([pd.read_parquet(part) for part in parts]).set_index("meter")
+
+
+def survives_a_kill(
+    index, asked: ShardedFit, place: Path, *, stage: str, after: int
+) -> None:
+    """A worker's process is killed in this stage; another takes its place, and nothing differs."""
+    here = fit_shards(index, place / "here", asked, InThisProcess())
+    engine = LocalProcesses(2)
+    killed = []
+
+    def kill(what: str, done: int, many: int) -> None:
+        if what == stage and done == after:
+            (process,) = engine._pools[1]._processes.values()
+            os.kill(process.pid, signal.SIGKILL)
+            killed.append(process.pid)
+
+    run = fit_shards(index, place / "run", asked, engine, say=kill)
+    assert len(killed) == 1
+    pd.testing.assert_frame_equal(models_of(run), models_of(here))

@@ -4,14 +4,12 @@ those of one process, so models, errors and helpers are, too.
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from shard_tables import COLUMNS, fleet, models_of, sharded
+from shard_tables import COLUMNS, fleet, models_of, sharded, survives_a_kill
 
 from persfl import Best, GradientStep, Linear, PersonalizedRegressor
 from persfl.devices import Devices
@@ -20,7 +18,6 @@ from persfl.methods import METHODS, Ditto, Kin, Method, Paper, method_of
 from persfl.rules.kin_rule import kin
 from persfl.scale.crew import Crew
 from persfl.scale.executor import InThisProcess
-from persfl.scale.local_processes import LocalProcesses
 from persfl.scale.rows_elsewhere import ShardRows
 from persfl.scale.shard_desk import ShardDesk
 from persfl.scale.shard_engine import sharded_fleet
@@ -155,19 +152,7 @@ def test_rounds_that_were_cut_go_on_to_the_same_result(tmp_path, monkeypatch):
 def test_a_worker_that_is_killed_between_rounds_changes_nothing(tmp_path):
     index = sharded(fleet(20), tmp_path, 4)
     asked = ShardedFit(COLUMNS, Paper(rounds=6, peers=4))
-    here = fit_shards(index, tmp_path / "here", asked, InThisProcess())
-    engine = LocalProcesses(2)
-    killed = []
-
-    def kill(what: str, done: int, many: int) -> None:
-        if what == "rounds, final run" and done == 3:
-            (process,) = engine._pools[1]._processes.values()
-            os.kill(process.pid, signal.SIGKILL)
-            killed.append(process.pid)
-
-    run = fit_shards(index, tmp_path / "run", asked, engine, say=kill)
-    assert len(killed) == 1
-    pd.testing.assert_frame_equal(models_of(run), models_of(here))
+    survives_a_kill(index, asked, tmp_path, stage="rounds, final run", after=3)
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import numpy as np
 import pandas as pd
 import pytest
-from shard_tables import COLUMNS, fleet, models_of, sharded
+from shard_tables import COLUMNS, fleet, models_of, sharded, survives_a_kill
 
 from persfl import PersonalizedRegressor
 from persfl.errors import InputError
 from persfl.methods import Blend, Mixed
 from persfl.methods.mixed import PANEL
 from persfl.scale.executor import InThisProcess
-from persfl.scale.local_processes import LocalProcesses
 from persfl.scale.sharded_fit import ShardedFit, fit_shards
 
 pytest.importorskip("pyarrow")
@@ -113,19 +109,7 @@ def test_a_killed_worker_changes_nothing(tmp_path):
     """Its process is killed while it makes models; another takes its place."""
     index = sharded(fleet(), tmp_path, 4)
     asked = ShardedFit(COLUMNS, Blend(panel=25, trees=False))
-    here = fit_shards(index, tmp_path / "here", asked, InThisProcess())
-    engine = LocalProcesses(2)
-    killed = []
-
-    def kill(what: str, done: int, many: int) -> None:
-        if what == "making models" and done == 1:
-            (process,) = engine._pools[1]._processes.values()
-            os.kill(process.pid, signal.SIGKILL)
-            killed.append(process.pid)
-
-    run = fit_shards(index, tmp_path / "run", asked, engine, say=kill)
-    assert len(killed) == 1
-    pd.testing.assert_frame_equal(models_of(run), models_of(here))
+    survives_a_kill(index, asked, tmp_path, stage="making models", after=1)
 
 
 @pytest.mark.parametrize("stage", ["looking at rows", "making models"])
