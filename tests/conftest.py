@@ -81,11 +81,11 @@ def taken(lock):
 
 
 def pytest_xdist_auto_num_workers(config):
-    """As many as there are cores; with the slow tests one more, since the federation of real
-    processes mostly waits for them.
+    """As many as there are cores; with the slow tests two more, since those of real processes
+    (federations, workers over shards) mostly wait for them.
     """
     slow = "not slow" not in config.option.markexpr
-    return (os.cpu_count() or 1) + slow
+    return (os.cpu_count() or 1) + 2 * slow
 
 
 def pytest_collection_finish():
