@@ -381,6 +381,15 @@ def test_other_ways_to_hide_rows(how: RowOrder) -> None:
     assert round(float(found.shares.sum()), 9) == 1.0
 
 
+@pytest.mark.parametrize("rows", [3, 4])
+def test_many_devices_with_fewer_rows_than_parts_in_order(rows: int) -> None:
+    """Then a fold hides nobody, and there are rows enough for trees."""
+    W = np.random.default_rng(0).normal(size=(40, 2, 3))
+    known, *_ = fleet(W, rows)
+    found = class_rule(known, many(3), classes=3, order=RowOrder(ordered=True))
+    assert np.isfinite(found.models).all()
+
+
 def test_rows_that_weigh_nothing_are_not_there() -> None:
     rows, *_ = fleet(np.random.default_rng(0).normal(size=(6, 3, 2)), 10)
     wrong = 1.0 - rows.y

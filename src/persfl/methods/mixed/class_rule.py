@@ -252,17 +252,22 @@ def _boosted(
     said = np.empty((0, classes))
     if not all(len(np.unique(rows.y[known])) > 1 for known in learned):
         return None, said
+    if not len(judged.row):
+        return None, said
     staged: list[Array] = []
     labels: list[IntArray] = []
     weights: list[Array] = []
     steps = STAGES[-1]
+    # of ordered rows a fold may hide none: devices with few rows have fewer parts
     for k, known in enumerate(learned):
         mine = judged.fold == k
+        if not mine.any():
+            continue
         grown = GrownClasses(rows, np.flatnonzero(known), classes, steps)
         staged.append(grown.staged(judged.row[mine]))
         labels.append(judged.label[mine])
         weights.append(judged.weight[mine])
-        if k == 0:
+        if len(staged) == 1:
             stage = best_stage(staged, labels, weights)
             tried = np.concatenate([told[mine], staged[0][stage][:, None]], axis=1)
             if pool_shares(tried, labels[0], weights[0], belief)[-1] < WORTH:
