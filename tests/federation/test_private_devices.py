@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from federated import columns, names, plan, post
+from federated import at_home, columns, names, plan, post
 
 from persfl import Data, GradientStep
 from persfl.errors import InputError
@@ -29,6 +29,7 @@ from persfl.federation.rehearsal import questions_asked
 from persfl.federation.run_notes import once_note
 from persfl.federation.sums_site import SumsSite
 from persfl.fleets.flower import Device, Ledger, Policy, Rows
+from persfl.learners.responses import unknown
 from persfl.methods import method_of
 from persfl.privacy import Accountant, PrivacyBudget, answer_cost, mechanisms
 from persfl.runs import load_model
@@ -520,6 +521,87 @@ def test_units_of_a_protected_fleet_lie_within_declared_ranges(tmp_path):
     units = load_model(tmp_path / "run").fitted_.units
     assert (np.abs(units.mean) <= 4).all()
     assert ((units.scale > 0) & (units.scale <= 4)).all()
+
+
+class Claiming:
+    """A device that says of itself what is not so."""
+
+    def __init__(self, inner, head=None, code=None):
+        self.inner, self.head, self.code = inner, head or {}, code
+
+    def reply(self, kind, body):
+        head, arrays = unpack(self.inner.reply(kind, body))
+        if kind == "describe":
+            head |= self.head
+        if self.code and (arrays or kind == "blend"):
+            head, arrays = {**head, "code": self.code}, {}
+        return pack(head, arrays)
+
+
+NO_SUMS = {"epsilon": 1.0, "delta": 1e-5, "spent": 1.0, "sums": False, "ranges": []}
+STEPS = {"model": "linear", "settings": {"loss": "huber"}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "answers"),
+    [
+        ({"method": "mixed"}, 0),
+        ({"method": "blend"}, 20),  # it was one model for all
+        ({"method": "blend", **STEPS}, 0),
+        ({"method": "blend", **STEPS}, 1),
+        ({"method": "fedavg"}, 0),
+        ({"method": "fedavg", "steps": 2}, 20),
+        ({"method": "paper", "model": "tree"}, 20),
+        ({"method": "blend", "model": "tree", "settings": {"max_depth": 1}}, 20),
+        ({"method": "blend", "model": "ridge"}, 20),
+    ],
+)
+def test_one_device_that_claims_a_budget_ends_nobodys_run(asked, answers, tmp_path):
+    """It did, or turned everybody's blend into one model by as many steps as it liked."""
+    homes = at_home(DEVICES)
+    told = {"privacy": {"answers": answers, **NO_SUMS}}
+    homes["d03"] = Claiming(homes["d03"], told)
+    asked = {"rounds": 2, "budget": 20, **asked}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+    found = load_model(tmp_path / "run")
+    assert list(found.devices_) == ["d00", "d01", "d02", "d04"]
+    assert not unknown(found.models_).all()
+    (note,) = [note for note in found.notes_ if "run without 'd03'" in note]
+    assert "protects its rows" in note or "left of its privacy budget" in note
+    events = (tmp_path / "run" / "progress.jsonl").read_text()
+    assert events.count("run without 'd03'") == 1
+
+
+@pytest.mark.parametrize("method", ["mixed", "blend", "fedavg"])
+@pytest.mark.parametrize("code", ["budget", "privacy"])
+def test_one_device_that_says_its_budget_is_spent_ends_nobodys_run(
+    code, method, tmp_path
+):
+    """Mixed models and blends ended before they began."""
+    homes = at_home(DEVICES)
+    homes["d03"] = Claiming(homes["d03"], code=code)
+    asked = {"method": method, "rounds": 2}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+    found = load_model(tmp_path / "run")
+    assert list(found.devices_) == ["d00", "d01", "d02", "d04"]
+    assert not unknown(found.models_).any()
+    # and where no sums for units were asked for before
+    homes["d03"] = Claiming(at_home(DEVICES)["d03"], code=code)
+    asked |= {"units": "raw"} if method != "blend" else {"model": "tree", "budget": 20}
+    conduct(LocalGrid(homes), plan(tmp_path / "again", homes, **asked, run="r2"))
+    found = load_model(tmp_path / "again")
+    assert not unknown(found.models_[:3]).any()
+
+
+def test_who_has_few_answers_left_makes_nobodys_blend_shorter(tmp_path):
+    homes = classifiers(60, n=4, settings=replace(PRIVATE, epsilon=8.0))
+    told = {"privacy": {"answers": 1, **NO_SUMS, "ranges": [[-4, 4], [-4, 4], []]}}
+    homes["d03"] = Claiming(homes["d03"], told)
+    asked = {"method": "blend", "classes": 2, "holdout": 0.0, "deadline": 9.0}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+    fitted = load_model(tmp_path / "run").fitted_
+    assert fitted.notes[0].startswith("One model for all by 20 noised steps")
+    assert "(device 'd03' has no more left)" in fitted.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -161,11 +161,18 @@ def test_what_cannot_be_protected_is_said_before_anything_is_told(
 
 
 def test_trees_are_for_devices_that_all_protect_their_rows(tmp_path):
-    homes = fleet(9) | {"d09": fleet(9, 1, None)["d00"]}
-    homes["d09"].name = "d09"
-    asked = {"method": "blend", "model": "tree"}
-    with pytest.raises(InputError, match="'d09' does not: trees are learned by"):
-        conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+    """One that does not, or says so, is left out; two of four stop the run in words."""
+    bare = fleet(9, 4, None)
+    asked = {"method": "blend", "model": "tree", "deadline": 9.0}
+    homes = fleet(9, 4) | {"d03": bare["d03"]}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+    fitted = load_model(tmp_path / "run").fitted_
+    said = "Device 'd00' protects its rows and device 'd03' does not: trees are learned"
+    assert len(fitted.models) == 3
+    assert [note for note in fitted.notes if note.startswith(said)]
+    homes |= {"d02": bare["d02"]}
+    with pytest.raises(InputError, match="'d02' does not: trees are learned by"):
+        conduct(LocalGrid(homes), plan(tmp_path / "half", homes, **asked))
 
 
 def test_an_owner_who_tells_no_sums_tells_no_leaves():

@@ -24,6 +24,7 @@ from persfl.federation.letters import (
     at_limits,
     ends,
     forbids,
+    is_of_budget,
     way,
     why,
 )
@@ -238,10 +239,10 @@ class BlendExchange:
 
     def _going(self, name: str, number: int, code: Any) -> None:
         """Without what a limit holds back a run would come to something else, and not say so."""
-        if ends(code):
+        if ends(code) and not is_of_budget(code):
             kept = "Everything is kept: go on when that is done."
             raise Limited(f"exchange {number + 1}: {why(name, code)} {kept}")
-        if forbids(code):
+        if forbids(code) or is_of_budget(code):
             self.roster.limits[name] = code
 
     def _letter(self, number: int, i: int, asks: Sequence[Letter]) -> bytes:

@@ -147,6 +147,7 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
             "paying": agreed.paying,
             "protected": agreed.protected,
             "families": agreed.families,
+            "left_out": agreed.left_out,
         }
         folder = Folder.begin(out, spec, every=0)
         folder.write("terms.wire", pack(*terms.to_wire()))
@@ -154,6 +155,7 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
     plan.of_folder(folder)
     terms = _terms(folder, plan)
     waiting.over()
+    ids = [name for name in ids if name not in folder.spec.get("left_out", {})]
     if not home:
         waiting.unwilling = [str(name) for name in folder.spec.get("unwilling", [])]
     targets = _targets(ids, home, waiting.unwilling)

@@ -104,6 +104,16 @@ def ends(code: object) -> bool:
     )
 
 
+def is_of_budget(code: object) -> bool:
+    """Whether a device says that no privacy budget of its pays for this: it never will, and others
+    go on without it.
+
+    >>> is_of_budget("budget"), is_of_budget("work")
+    (True, False)
+    """
+    return code in ("budget", "privacy")
+
+
 def forbids(code: object) -> bool:
     """Whether an owner allows this in no run.
 

@@ -13,16 +13,24 @@ from persfl.errors import InputError
 from persfl.federation.category_levels import in_order
 from persfl.federation.column_sums import Totals
 from persfl.federation.device_words import are_names, common_columns, other_version
-from persfl.federation.letters import Letters, Limited, Lost, capital, ends, why
+from persfl.federation.letters import (
+    Letters,
+    Limited,
+    Lost,
+    capital,
+    ends,
+    is_of_budget,
+    why,
+)
 from persfl.federation.messages import Arrays, Head, Responder
 from persfl.federation.node_family import FAMILIES
 from persfl.federation.paid_answers import (
+    are_few,
     paying_in,
     protected_in,
     ranges_in,
-    refuse_beyond_budgets,
-    refuse_unprotected,
     telling_units,
+    without_unfit,
 )
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
@@ -49,8 +57,8 @@ class _Others(NamedTuple):
 
 class Agreement(NamedTuple):
     """What a run begins with: its terms, who said that it wants no model of its own, who pays for
-    each answer, with how many are left, who is protected, and which family devices named, where
-    everybody has their own.
+    each answer, with how many are left, who is protected, which family devices named, where
+    everybody has their own, and who is left out, with the reason.
     """
 
     terms: Terms
@@ -58,6 +66,7 @@ class Agreement(NamedTuple):
     paying: dict[str, int]
     protected: list[str]
     families: dict[str, str]
+    left_out: dict[str, str]
 
 
 def agreement(
@@ -71,20 +80,30 @@ def agreement(
     ask = _Inquiry(post, plan, ids, home, waiting)
     there = ask.described()
     raw = _in_raw_units(plan, common_columns(there))
+    left_out = without_unfit(plan, raw, ids, there)
+    there = {name: there[name] for name in there if name not in left_out}
     paying = paying_in(raw, there)
-    refuse_unprotected(plan, raw, there, paying)
-    refuse_beyond_budgets(plan, raw, ids, paying)
     unwilling = [name for name in sorted(there) if there[name].get("target") is False]
     tell = telling_units(there, paying)
     ranges = ranges_in(raw, tell, paying)
     terms = _terms(ask, plan, raw, _Others(tell, ranges))
+    left_out |= ask.spent
+    for name in sorted(left_out):
+        waiting(f"{capital(left_out[name])} {without(name)}", ())
     peers_only = [name for name in unwilling if name not in home]
     families = {}
     if plan.model == ANY:
         told = {name: there[name].get("family") for name in sorted(there)}
         # the word of somebody else: it is printed
         families = {name: str(word) for name, word in told.items() if word in FAMILIES}
-    return Agreement(terms, peers_only, paying, protected_in(there), families)
+    paying = {name: left for name, left in paying.items() if name not in ask.spent}
+    protected = protected_in(there)
+    return Agreement(terms, peers_only, paying, protected, families, left_out)
+
+
+def without(name: str) -> str:
+    """What is said of a device that is left out, after the reason."""
+    return f"The others run without {name!r}."
 
 
 def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
@@ -161,6 +180,8 @@ class _Inquiry:
         self.plan = plan
         self.ids = ids
         self.home = home
+        # whose budgets pay for no sums of the run, and what to say of it
+        self.spent: dict[str, str] = {}
 
     def _all(
         self,
@@ -182,8 +203,13 @@ class _Inquiry:
         for name, reply in letters.ask("describe", 0, bodies).items():
             if not isinstance(reply, Lost):
                 found[name] = reply
+            elif is_of_budget(reply.code) and name not in self.home:
+                self.spent[name] = why(name, reply.code)
             elif ends(reply.code):  # units without it would be others
                 raise Limited(f"{capital(why(name, reply.code))} Nothing was begun.")
+        if not are_few(self.spent, self.ids):
+            first = self.spent[min(self.spent)]
+            raise Limited(f"{capital(first)} Nothing was begun.")
         return found
 
     def described(self) -> dict[str, Head]:

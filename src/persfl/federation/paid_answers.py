@@ -6,7 +6,7 @@ here hangs on rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -51,47 +51,89 @@ def answers_left(head: Head) -> int | None:
     return answers if type(answers) is int and answers >= 0 else None
 
 
-def refuse_unprotected(
-    plan: RunPlan,
-    terms: Terms,
-    there: Mapping[str, Head],
-    paying: Mapping[str, int],
-) -> None:
-    """Stop before anything is told where no noise protects the models of a run."""
+def without_unfit(
+    plan: RunPlan, terms: Terms, ids: Sequence[str], there: Mapping[str, Head]
+) -> dict[str, str]:
+    """Devices that the others run without, and why: who pays for answers and cannot take part as
+    this run is, or beside whom others cannot. Fewer than half end nobody else's run; where more
+    are so, or the target at home, it stops before anything is told.
+    """
+    found: dict[str, str] = {}
+    while True:
+        rest = {name: there[name] for name in sorted(there) if name not in found}
+        asked = [name for name in ids if name not in found]
+        more = _unfit(plan, terms, asked, rest)
+        if not more:
+            return found
+        found |= more
+        if not are_few(found, there) or plan.home_id in found:
+            raise InputError(f"{next(iter(found.values()))} Nothing was begun.")
+
+
+def _unfit(
+    plan: RunPlan, terms: Terms, ids: Sequence[str], there: Mapping[str, Head]
+) -> dict[str, str]:
+    """Who cannot take part beside the others, and why."""
+    paying = paying_in(terms, there)
     if not paying:
-        return
+        return {}
     some = f"device {next(iter(paying))!r} protects its rows"
+    others = [name for name in there if name not in paying]
+    few = are_few(paying, there)
+    leaves = tells_leaves(terms) and isinstance(plan.personalization, Blend)
+    if leaves and others and not few:
+        more = "trees are learned by devices that all do, or all do not."
+        return {name: f"{some} and device {name!r} does not: {more}" for name in others}
+    why = _unprotected(plan, terms, there, paying)
+    if not why and few and _in_many_steps(plan, terms):
+        why = (
+            "and a blend of these models asks for more steps than a budget pays for. Use --method"
+            " fedavg with a few --rounds, which asks it, too."
+        )
+    if why:
+        return {name: f"device {name!r} protects its rows, {why}" for name in paying}
+    return _beyond_budgets(plan, terms, ids, paying)
+
+
+def are_few(some: Collection[str], there: Collection[str]) -> bool:
+    """Whether these are fewer than half: what they say ends nobody else's run.
+
+    >>> are_few({"eve"}, {"ann", "eve"}), are_few({"eve"}, {"ann", "bob", "eve"})
+    (False, True)
+    """
+    return 2 * len(some) < len(there)
+
+
+def _in_many_steps(plan: RunPlan, terms: Terms) -> bool:
+    """Whether devices that pay for each answer would turn a blend into one model for all."""
+    return isinstance(plan.personalization, Blend) and has_gradients(terms.learner())
+
+
+def _unprotected(
+    plan: RunPlan, terms: Terms, there: Mapping[str, Head], paying: Mapping[str, int]
+) -> str:
+    """Why no noise protects the models of a run; "" where it does."""
     if terms.steps > 1:
-        raise InputError(
-            f"{some}, and answers one step at a time. Leave out --steps and --set local. Nothing"
-            " was begun."
+        return (
+            "and answers one step at a time. Leave out --steps and --set local."
         )
     if has_gradients(terms.learner()):
-        return
+        return ""
     if not tells_leaves(terms):
-        raise InputError(
-            f"{some}, and {_unprotected(terms)} Use --model tree, forest, linear or mlp."
-            " Nothing was begun."
-        )
+        return f"and {_without_noise(terms)} Use --model tree, forest, linear or mlp."
     if not isinstance(plan.personalization, Blend):
-        raise InputError(
-            f"{some}: of trees it tells noised sums or class counts in leaves, which --method blend"
-            " asks for. Nothing was begun."
+        return (
+            "and of trees it tells noised sums or class counts in leaves, which --method blend"
+            " asks for."
         )
-    others = [name for name in sorted(there) if name not in paying]
-    if others:
-        raise InputError(
-            f"{some} and device {others[0]!r} does not: trees are learned by devices that all do,"
-            " or all do not. Nothing was begun."
-        )
+    if len(paying) < len(there):
+        return "and others do not: trees are learned by devices that all do, or all do not."
     if ranges_in(terms, there, paying) is None:
-        raise InputError(
-            f"{some}, and random trees need ranges of all columns and the label in its [privacy]."
-            " Nothing was begun."
-        )
+        return "and random trees need ranges of all columns and the label in its [privacy]."
+    return ""
 
 
-def _unprotected(terms: Terms) -> str:
+def _without_noise(terms: Terms) -> str:
     """Why."""
     if terms.model != "boosting":
         return f"models of the kind {terms.model} are fitted without noise."
@@ -101,23 +143,21 @@ def _unprotected(terms: Terms) -> str:
     )
 
 
-def refuse_beyond_budgets(
-    plan: RunPlan,
-    terms: Terms,
-    ids: Sequence[str],
-    paying: Mapping[str, int],
-) -> None:
-    """Stop before anything is told where devices have too few answers left."""
-    if not paying or isinstance(plan.personalization, Own):
-        return
+def _beyond_budgets(
+    plan: RunPlan, terms: Terms, ids: Sequence[str], paying: Mapping[str, int]
+) -> dict[str, str]:
+    """Who has too few answers left."""
+    if isinstance(plan.personalization, Own):
+        return {}
     asked = dict(zip(ids, _asked(plan, terms, len(ids)), strict=True))
-    for name, left in paying.items():
-        if asked[name] > left:
-            raise InputError(
-                f"{plan.method} asks device {name!r} up to {asked[name]} questions, and it has"
-                f" {left} noised answers left of its privacy budget: {_fitting(plan, left)}."
-                " Nothing was begun."
-            )
+    return {
+        name: (
+            f"{plan.method} asks device {name!r} up to {asked[name]} questions, and it has"
+            f" {left} noised answers left of its privacy budget: {_fitting(plan, left)}."
+        )
+        for name, left in paying.items()
+        if asked[name] > left
+    }
 
 
 def _asked(plan: RunPlan, terms: Terms, n: int) -> list[int]:
@@ -160,7 +200,7 @@ def telling_units(
     >>> list(telling_units({"ann": {}, "bob": {}, "eve": {}}, {"eve": 20}))
     ['ann', 'bob']
     """
-    if 2 * len(paying) >= len(there):
+    if not are_few(paying, there):
         return there
     return {name: there[name] for name in there if name not in paying}
 

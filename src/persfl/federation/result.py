@@ -13,6 +13,8 @@ from persfl.evaluation.verdicts import Worth
 from persfl.federation.blend_outcome import Outcome
 from persfl.federation.category_levels import Levels, preparation_of
 from persfl.federation.holdout import worth_of
+from persfl.federation.letters import capital
+from persfl.federation.negotiation import without
 from persfl.federation.roster import WAYS
 from persfl.federation.run_notes import (
     families_note,
@@ -60,6 +62,8 @@ def keep_result(
     worth = worth_of(fleet.ids, told, terms.classes) if told else None
     unwilling = folder.spec.get("unwilling", [])
     notes = notes_of(fleet, plan, untold, unwilling, about)
+    for name, reason in sorted(folder.spec.get("left_out", {}).items()):
+        notes.append(f"{capital(str(reason))} {without(name)}")
     if not isinstance(fleet, Outcome):
         notes += once_note(fleet, state.losses, terms.step_size)
     named = folder.spec.get("families", {})
