@@ -114,9 +114,7 @@ def _unprotected(
 ) -> str:
     """Why no noise protects the models of a run; "" where it does."""
     if terms.steps > 1:
-        return (
-            "and answers one step at a time. Leave out --steps and --set local."
-        )
+        return "and answers one step at a time. Leave out --steps and --set local."
     if has_gradients(terms.learner()):
         return ""
     if not tells_leaves(terms):
