@@ -33,7 +33,17 @@ _PREDICT_MISSING = (
     "Fill them in, leave those rows out (command line: --missing skip), or fit with impute=True, "
     "which then fills them in here too (command line: --impute, of fit or of predict)."
 )
-_DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?"
+_MONTHS = (
+    "Jan-uary Feb-ruary Mar-ch Apr-il May- Jun-e Jul-y Aug-ust Sep-t(ember)? Oct-ober"
+)
+_MONTHS += " Nov-ember Dec-ember"
+# an English name of a month, in full or by its first letters
+MONTH = "|".join(rf"{one.replace('-', '(')})?\.?" for one in _MONTHS.split())
+_DATE = (
+    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?"
+    rf"|(\d{{1,2}}[-/. ]+)?({MONTH})[-/., ]+(\d{{1,2}},? +)?\d{{4}}"
+    rf"|\d{{4}}[-/. ]+({MONTH})([-/. ]+\d{{1,2}})?"
+)
 
 
 def needs_encoding(frame: pd.DataFrame) -> bool:

@@ -168,6 +168,40 @@ def test_a_mark_among_numbers_is_a_missing_value(tmp_path):
     assert marks_in(pd.DataFrame({"x": ["1,5", "-"]})).decimal == ","
 
 
+def test_numbers_with_a_unit_are_numbers_and_that_is_said(tmp_path):
+    text = "who;price;share;way;weight;room\na;$106.00;83.9%; 528 mi;1,5 kg;A7\n"
+    text += "b;-$7.50;-;1,073 mi;2 kg;B7\nc;;n/a;3 mi;3;C7\n"
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.warns(PersflWarning) as said:
+        found = read_frame(tmp_path / "t.csv", text="who", thousands=",")
+    assert found["price"].tolist()[:2] == [106.0, -7.5]
+    assert found["share"].dropna().tolist() == [83.9]
+    assert found["way"].tolist() == [528.0, 1073.0, 3.0]
+    # one cell without the unit, and letters in front, may mean something else
+    assert found["weight"].tolist() == ["1,5 kg", "2 kg", "3"]
+    assert found["room"].tolist() == ["A7", "B7", "C7"]
+    wanted = [
+        "column 'price' holds numbers with '$' before them, and is read as numbers.",
+        "column 'share' holds numbers with '%' behind them, and is read as numbers.",
+        "column 'way' holds numbers with 'mi' behind them, and is read as numbers.",
+    ]
+    assert set(wanted) <= {str(one.message) for one in said}
+
+
+def test_thousands_inside_numbers_with_a_unit_are_found(tmp_path):
+    cells = pd.DataFrame({"who": list("abc"), "price": ["$1,250.50", "$3", "$20"]})
+    cells.to_csv(tmp_path / "t.csv", index=False)
+    found = read_frame(tmp_path / "t.csv", text="who")
+    assert marks_in(found).thousands == ","
+
+
+def test_dates_with_names_of_months_are_no_categories():
+    for cells in (["Jan 1 2001", "Feb 1 2001"], ["1-Jan-2001", "1 March 2001"]):
+        with pytest.raises(InputError, match="holds dates, such as '.*: time='x'"):
+            refuse_numbers(pd.Series(cells), "x")
+    refuse_numbers(pd.Series(["May flower", "Marble 2001", "Market 5 2001"]), "x")
+
+
 def test_categories_with_blanks_of_an_earlier_run_are_known_without():
     fitted = Preparation(pd.DataFrame({"kind": ["tall ", "short", "tall", " wide"]}))
     assert fitted.columns == ["kind= wide", "kind=short", "kind=tall", "kind=tall "]

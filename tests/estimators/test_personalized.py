@@ -158,9 +158,6 @@ def test_metadata_routing_and_pipelines(table):
     numbers = list("abcd")
     with sklearn.config_context(enable_metadata_routing=True):
         model = PersonalizedRegressor(holdout=0, method=Paper(rounds=20))
-        model.set_fit_request(devices=True).set_predict_request(
-            devices=True
-        ).set_score_request(devices=True)
         found = cross_validate(
             model,
             table[numbers],
@@ -929,7 +926,7 @@ def test_a_pipeline_that_leaves_devices_out_is_named(table):
     pipeline.fit(X, y, personalizedregressor__devices=who)
     with pytest.raises(
         InputError,
-        match=r"30 models.*If you did, a pipeline.*left it out.*metadata routing",
+        match=r"30 models.*If you did, a pipeline.*left it out.*enable_metadata_routing=True",
     ):
         pipeline[-1].score(pipeline[0].transform(X), y)
 

@@ -57,6 +57,14 @@ def test_shocks_of_a_day_are_found(kind):
         assert hangs_together(other, rows, pooled_leftovers(rows, 0)) < CLEARLY
 
 
+def test_dates_with_names_of_months_look_like_time():
+    rows, day = rows_of("nothing", 0, n=3)
+    words = pd.to_datetime(pd.Series(DAYS)).dt.strftime("%b %d %Y")
+    aside = pd.DataFrame({"when": words.to_numpy()[day], "kind": "Mark 2024"})
+    found = date_columns(None, aside, rows, np.arange(len(day)))
+    assert [(one.name, one.sure) for one in found] == [("when", True)]
+
+
 def test_classes_hang_together_too():
     rows, day = rows_of("shock", 3)
     classes = Devices(

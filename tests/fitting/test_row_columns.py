@@ -25,6 +25,8 @@ DAYS = ["2024-03-01", "2024-03-02", "2024-03-04"]
         pd.Series([f"{day}T00:00:00Z" for day in DAYS]),
         pd.Series(["1.3.2024", "02.03.2024", "4.3.2024"]),
         pd.Series(["1.3.2024 00:00", "2.3.2024 0:00", "4.3.2024 0:00:00"]),
+        pd.Series(["Mar 1 2024", "March 2, 2024", "Mar 4 2024"]),
+        pd.Series(["01-Mar-2024", "2 March 2024", "4 Mar. 2024"]),
     ],
     ids=[
         "text",
@@ -36,6 +38,8 @@ DAYS = ["2024-03-01", "2024-03-02", "2024-03-04"]
         "zulu",
         "dots",
         "times",
+        "month first",
+        "month between",
     ],
 )
 def test_dates_of_every_kind_are_seconds(values):

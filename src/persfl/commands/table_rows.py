@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,11 +86,15 @@ def _frame(path: Path, chosen: argparse.Namespace) -> tuple[pd.DataFrame, str]:
             text=chosen.device,
         )
 
-    frame = read()
-    if chosen.thousands is not None or chosen.decimal != ".":
-        return frame, ""
-    marks = marks_in(frame.drop(columns=chosen.device, errors="ignore"))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        frame = read()
+    told = chosen.thousands is not None or chosen.decimal != "."
+    others = frame.drop(columns=chosen.device, errors="ignore")
+    marks = None if told else marks_in(others)
     if marks is None:
+        for one in said:  # read again, the table says the same again
+            warnings.warn(one.message, one.category, stacklevel=2)
         return frame, ""
     chosen.decimal, chosen.thousands = marks.decimal, marks.thousands
     return read(), marks.sentence

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from persfl.devices import Devices
 from persfl.errors import InputError, NoDevicesWarning, warn
+from persfl.estimators.lost_devices import refuse_lost_devices
 from persfl.estimators.parameters import FromFit, names_methods, refuse_moved
 from persfl.evaluation.row_order import RowOrder
 from persfl.evaluation.verdicts import Worth
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     from persfl.training.state import Keep
 
 
+# what an estimator wants of scikit-learn's metadata routing unless the user says otherwise
+ASKED_FOR = {"devices": True}
+
+
 class Asked(NamedTuple):
     """What `fit_fleet` takes: rows, method, model family, settings, table, what repeats in the
     rows, and columns that look like it.
@@ -58,6 +63,12 @@ class Asked(NamedTuple):
 
 class Personalized(BaseEstimator):  # type: ignore[misc]
     """A facade over `persfl.fitting`: it stores parameters, reads tables, shows what came out."""
+
+    # with scikit-learn's metadata routing, `devices` goes wherever it is handed in
+    __metadata_request__fit = ASKED_FOR
+    __metadata_request__partial_fit = ASKED_FOR
+    __metadata_request__predict = ASKED_FOR
+    __metadata_request__score = ASKED_FOR
 
     numeric: ClassVar[bool]
     """Whether labels are numbers; otherwise they are classes."""
@@ -111,6 +122,14 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         self.memory = memory
         self.n_jobs = n_jobs
         self.random_state = random_state
+
+    def __sklearn_clone__(self) -> Self:
+        """As scikit-learn clones. It does so before the folds of a search, which may lose
+        `devices` later on: then is the time to say it.
+        """
+        refuse_lost_devices()
+        found: Self = super().__sklearn_clone__()
+        return found
 
     def set_params(self, **params: object) -> Self:
         """Change parameters; `method__budget=300` changes a setting of the method.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils.multiclass import type_of_target
 
 from persfl.checks import some, whole
@@ -29,8 +30,11 @@ if TYPE_CHECKING:
 Split = tuple["IntArray", "IntArray"]
 
 
-class _DeviceSplits:
+class _DeviceSplits(BaseCrossValidator):  # type: ignore[misc]
     """What both have: how many splits, whose rows, and the seed."""
+
+    # with scikit-learn's metadata routing, groups of a split are what `devices` are of a fit
+    __metadata_request__split = {"groups": "devices"}  # noqa: RUF012
 
     n_splits: int
     device: str | None

@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 
 from persfl.errors import InputError
-from persfl.estimators.base import Asked, Personalized
+from persfl.estimators.base import ASKED_FOR, Asked, Personalized
 from persfl.estimators.dataset_fit import fitted_table, table_says
 from persfl.fitting.fit import judge_fleet
 from persfl.fitting.judging import Rivals
@@ -195,6 +195,7 @@ class PersonalizedClassifier(ClassifierMixin, Personalized):  # type: ignore[mis
     """
 
     numeric = False
+    __metadata_request__predict_proba = ASKED_FOR
 
     @property
     def classes_(self) -> NDArray[Any]:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from pandas.api import types as kinds
 
 from persfl.checks import real, some
+from persfl.column_checks import MONTH
 from persfl.encoding import as_frame, is_table
 from persfl.errors import InputError
 from persfl.evaluation.row_order import RowOrder
@@ -20,6 +21,8 @@ from persfl.evaluation.row_order import RowOrder
 if TYPE_CHECKING:
     from persfl.types import Array, IntArray
 
+# 31 May 2024, May 31, 2024, 2024-May-31 or May 2024, once parted by blanks
+_MONTH_NAMED = ("%d %b %Y", "%b %d %Y", "%Y %b %d", "%b %Y")
 # 31.5.2024 or 5/31/2024 12:30
 _DAY = r"(?P<day>\d{1,2}[./]\d{1,2}[./]\d{4})"
 _DAY_AND_TIME = rf"^{_DAY}(?:[ T]+(?P<time>\d{{1,2}}:\d{{2}}(?::\d{{2}})?))?$"
@@ -174,8 +177,8 @@ def moments_of(values: pd.Series, where: str) -> tuple[Array, bool]:
 
 
 def as_dates(values: pd.Series) -> pd.Series:
-    """Dates of texts such as 2024-05-31 or 31.5.2024 and of what Python has for dates; gaps where
-    there is none.
+    """Dates of texts such as 2024-05-31, 31.5.2024 or 31 May 2024 and of what Python has for dates;
+    gaps where there is none.
 
     Of 5/4/2024 nobody knows which is the month, unless other entries of the column show it.
 
@@ -188,6 +191,8 @@ def as_dates(values: pd.Series) -> pd.Series:
     found = pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True)
     if found.notna().any():
         return found
+    if texts.head(1).str.contains(r"[A-Za-z]{3}", regex=True).any():
+        return _month_named(texts)
     parts = texts.str.strip().str.extract(_DAY_AND_TIME)
     times = pd.to_timedelta(parts["time"].fillna("0:00") + ":00", errors="coerce")
     times = times.fillna(pd.to_timedelta(parts["time"], errors="coerce"))
@@ -200,6 +205,21 @@ def as_dates(values: pd.Series) -> pd.Series:
     if not read or (len(read) > 1 and read[0].isna().sum() == read[1].isna().sum()):
         return found
     return read[0]
+
+
+def _month_named(texts: pd.Series) -> pd.Series:
+    """Dates whose month is an English name, in full or by its first letters.
+
+    >>> _month_named(pd.Series(["31-May-2024", "1 January 2024"])).dt.month.tolist()
+    [5, 1]
+    """
+    plain = texts.str.replace(r"[-/.,\s]+", " ", regex=True).str.strip()
+    plain = plain.str.replace(rf"\b({MONTH})\b", lambda name: name[0][:3], regex=True)
+    read = [
+        pd.to_datetime(plain, format=form, errors="coerce", utc=True)
+        for form in _MONTH_NAMED
+    ]
+    return min(read, key=lambda dates: int(dates.isna().sum()))
 
 
 def _seconds(dates: pd.Series) -> Array:

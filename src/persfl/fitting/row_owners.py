@@ -13,8 +13,8 @@ def refusal_of_unnamed(models: int) -> InputError:
     return InputError(
         f"there are {models} models. Say whose rows these are: predict(X,"
         " devices=...). If you did, a pipeline or a scorer of scikit-learn left it out:"
-        " name the column instead (device=...), or switch on its metadata routing and use"
-        " set_score_request(devices=True)."
+        " keep the column in X and name it instead (device=...), or write"
+        " sklearn.set_config(enable_metadata_routing=True) first."
     )
 
 

@@ -62,6 +62,8 @@ class TableSchema:
     impute: bool = False
     beside: tuple[str, ...] = ()
     """Columns that say what repeats, and are no features: a table may have them or not."""
+    named: str | None = None
+    """The column that was named in place of ids in the call of the fit."""
 
     @property
     def inputs(self) -> list[str]:
@@ -82,6 +84,7 @@ class TableSchema:
         self, reader: BaseEstimator, X: Table, devices: Ids
     ) -> tuple[Array, Ids]:
         """Checked numbers of rows to predict or to add, and whose they are."""
+        X, devices = _named_column(self.named, X, devices)
         X, devices = _own_column(self.device, X, devices)
         return self.numbers(reader, X), devices
 
@@ -174,6 +177,7 @@ def learn_table(
 
     y = labels.usable(y)
     words = words or OrderWords()
+    column = devices if device is None and isinstance(devices, str) else None
     X, devices = _own_column(device, X, devices)
     _warn_twice(X, devices)
     whole = X
@@ -210,6 +214,7 @@ def learn_table(
         device,
         impute,
         tuple(words.taken_from(whole, aside)),
+        column,
     )
     known = None if preparation is None and named is None else schema.columns
     weights = row_weights(weight, len(matrix))
@@ -265,6 +270,18 @@ def _warn_twice(X: Table, devices: Ids) -> None:
             f"column {name!r} says whose row it is, and is learned from as well. Leave it out of X,"
             f" or hand in its name: devices={name!r}."
         )
+
+
+def _named_column(name: str | None, X: Table, devices: Ids) -> tuple[Table, Ids]:
+    """The column that a fit was told in its call, taken out of a later table if that has it, where
+    the call does not say anew whose rows these are by name.
+    """
+    frame = as_frame(X) if is_table(X) else None
+    by_name = isinstance(devices, str)
+    if name is None or by_name or frame is None or name not in frame.columns:
+        return X, devices
+    whose = frame[name] if devices is None else devices
+    return frame.drop(columns=[name]), whose
 
 
 def _own_column(device: str | None, X: Table, devices: Ids) -> tuple[Table, Ids]:

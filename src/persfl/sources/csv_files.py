@@ -19,6 +19,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from persfl.checks import many
 from persfl.errors import InputError, PersflWarning
+from persfl.sources.number_units import without_unit
 from persfl.sources.unpacking import unpacked_text
 
 # what stands for a missing value
@@ -93,7 +94,9 @@ def _cleaned(column: pd.Series, decimal: str, thousands: str | None) -> pd.Serie
     if not len(present):
         return texts
     nothing = present.isin(NOTHING)
-    numbers = present[~nothing]
+    numbers, unit = without_unit(present[~nothing])
+    if unit:
+        texts = numbers.reindex(texts.index)
     if thousands is not None:
         numbers = numbers.str.replace(thousands, "", regex=False)
     numbers = numbers.str.replace(decimal, ".", regex=False)
@@ -104,6 +107,13 @@ def _cleaned(column: pd.Series, decimal: str, thousands: str | None) -> pd.Serie
     found = pd.to_numeric(numbers, errors="coerce")
     if found.isna().any():
         return texts
+    if unit:
+        warnings.warn(
+            f"column {str(column.name).strip()!r} holds numbers with {unit}, and is read as"
+            " numbers.",
+            PersflWarning,
+            stacklevel=5,
+        )
     if nothing.any():
         mark, rows = present[nothing].iloc[0], many(int(nothing.sum()), "row")
         warnings.warn(
