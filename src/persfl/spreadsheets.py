@@ -9,6 +9,8 @@ from typing import IO
 
 import pandas as pd
 
+from persfl.files import write_whole
+
 # of what a spreadsheet takes for a formula
 BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -25,12 +27,13 @@ def write_csv(
     '=1+1,-1.5
     ann,2.0
     """
-    (table if verbatim else harmless(table)).to_csv(target, index=False)
-
-
-def csv_bytes(table: pd.DataFrame) -> bytes:
-    """The same as a file's content, for whoever writes the file in one step."""
-    return bytes(harmless(table).to_csv(index=False).encode())
+    made = table if verbatim else harmless(table)
+    if isinstance(
+        target, Path
+    ):  # a file that is there stays until the new one is whole
+        write_whole(target, lambda file: made.to_csv(file, index=False))
+    else:
+        made.to_csv(target, index=False)
 
 
 def harmless(table: pd.DataFrame) -> pd.DataFrame:

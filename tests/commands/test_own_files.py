@@ -1,6 +1,8 @@
 """Commands over files that are somebody's own, or another command's: these stay as they are."""
 
+import errno
 import json
+import os
 import shutil
 
 import numpy as np
@@ -128,3 +130,32 @@ def test_a_page_that_nobody_named_is_not_overwritten(place, capsys):
     (place / "pages").mkdir()
     for _ in range(2):
         assert main([*words, str(place / "pages" / "page.html")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["predict", "run", "rows.csv", "--out"], "told.csv"),
+        (["predict", "run", "rows.csv", "--out"], "told.parquet"),
+        (["helpers", "run", "--export"], "told.csv"),
+        (["helpers", "run", "--export"], "told.graphml"),
+        (["compare", "rows.csv", *WORDS[:-1], "--out"], "told.csv"),
+    ],
+)
+def test_a_full_disk_leaves_the_file_that_was_there(
+    place, monkeypatch, capsys, words, name
+):
+    monkeypatch.chdir(place)
+    (place / name).write_text("of yesterday")
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device", name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        assert main([*words, name]) == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert (place / name).read_text() == "of yesterday"
+    assert not (place / f"{name}.part").exists()
+    assert main([*words, name]) == 0
+    assert (place / name).read_bytes()[:12] != b"of yesterday"

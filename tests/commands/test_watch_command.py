@@ -99,6 +99,17 @@ def test_a_fit_leaves_nothing_to_watch_and_its_answer_is_said_again(tmp_path, ca
     assert f"persfl report {run}" in said
 
 
+@pytest.mark.parametrize("at", [0.0, 1e300])
+def test_a_run_that_is_over_is_not_waited_for_without_end(tmp_path, capsys, at):
+    """A moment ahead of the clock was waited for until it came."""
+    assert fit(tmp_path, rows()) == 0
+    HERE._replace(at=at, stage="trial-x").write(tmp_path / "run")
+    assert main(["watch", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().out
+    assert "trial-x: round 7 of 20" in said
+    assert "Its report" in said
+
+
 def test_force_removes_what_a_killed_run_left_and_nobody_elses_file(tmp_path, capsys):
     assert fit(tmp_path, rows()) == 0
     HERE.write(tmp_path / "run")

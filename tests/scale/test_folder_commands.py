@@ -103,6 +103,33 @@ def test_newcomers_and_missing_values(place, one, tmp_path, capsys):
     assert "is there already" in capsys.readouterr().err
 
 
+def test_predictions_are_whole_or_not_there(place, tmp_path, capsys):
+    (tmp_path / "rows").mkdir()
+    meters().to_csv(tmp_path / "rows" / "1.csv", index=False)
+    with (tmp_path / "rows" / "1.csv").open("a") as file:
+        file.write("x,1,1,1,m00\n")
+    said = tmp_path / "said"
+    said.mkdir()
+    mine = said / "notes.txt"
+    mine.write_text("mine")
+    (said / "1.parquet.part").symlink_to(mine)
+    words = ["predict", str(place / "run"), str(tmp_path / "rows"), "--out", str(said)]
+    assert main(words) == 2
+    assert "column 'a' of the files holds string, no numbers" in capsys.readouterr().err
+    path = tmp_path / "rows" / "2.csv"
+    meters().to_csv(path, index=False)
+    cut = path.read_bytes() + b"1,1\n"
+    (tmp_path / "rows" / "1.csv").write_bytes(cut)
+    assert main(words) == 2
+    assert "1.csv' could not be read" in capsys.readouterr().err
+    path.unlink()
+    assert mine.read_text() == "mine"
+    assert not (said / "1.parquet").exists()
+    meters().to_csv(tmp_path / "rows" / "1.csv", index=False)
+    assert main(words) == 0
+    assert sorted(path.name for path in said.iterdir()) == ["1.parquet", "notes.txt"]
+
+
 def test_helpers_of_a_device(place, one, capsys):
     words = ["helpers", str(place / "run"), "--device", "m07"]
     assert main([*words, "--json"]) == 0
@@ -134,7 +161,25 @@ def test_the_report_is_small_and_finds_a_device(place, tmp_path, capsys):
     rows = json.loads(drawer.removeprefix("found(").removesuffix(");"))
     assert [row[0] for row in rows] == sorted(set(meters()["meter"]))
     assert main(["report", str(place / "run"), "--out", str(tmp_path / "r.html")]) == 0
-    assert (tmp_path / "report" / "00000.js").exists()
+    assert (tmp_path / "r" / "00000.js").exists()
+    assert not (tmp_path / "report").exists()
+    words = ["report", str(place / "run"), "--out"]
+    assert main([*words, str(place / "run" / "fleet.npz")]) == 2
+    assert "--out must end in .html" in capsys.readouterr().err
+
+
+def test_ids_that_a_browser_cannot_count_are_searched_as_they_are(place, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(place / "run", run)
+    for path in (run / "models").iterdir():
+        rows = pd.read_parquet(path)
+        rows["meter"] = 2**53 + rows["meter"].str[1:].astype("int64")
+        rows.to_parquet(path, index=False)
+    assert main(["report", str(run)]) == 0
+    drawer = (run / "report" / "00000.js").read_text()
+    rows = json.loads(drawer.removeprefix("found(").removesuffix(");"))
+    assert [row[0] for row in rows][:2] == ["9007199254740992", "9007199254740993"]
+    assert "whole = true" in (run / "report.html").read_text()
 
 
 @pytest.mark.parametrize("arms", [[], {}, [1], [{"key": "own"}], "x", None])
@@ -336,22 +381,33 @@ def test_a_run_does_not_go_on_with_other_rows(place, tmp_path, capsys):
     path = tmp_path / "meters" / "1.parquet"
     pd.read_parquet(path).assign(kwh=99.0).to_parquet(path, index=False)
     assert main(fit(tmp_path, "--resume")) == 2
-    assert "holds a run of other rows" in capsys.readouterr().err
+    assert "holds shards of other rows" in capsys.readouterr().err
     assert main(fit(place, "--resume")) == 0
 
 
-def test_shards_that_no_run_began_with_are_made_anew(place, tmp_path, capsys):
-    table = meters()
+def test_shards_that_a_person_made_stay_what_they_are(place, tmp_path, capsys):
+    """They were replaced by others, and files beside a run that could not begin were removed."""
+    run = tmp_path / "run"
+    table = meters().assign(kwh=99.0)
     (tmp_path / "meters").mkdir()
     table.to_parquet(tmp_path / "meters" / "1.parquet", index=False)
-    wrong = fit(tmp_path)
-    wrong[wrong.index("--label") + 1] = "nobody"
-    assert main(wrong) == 2
-    table.assign(kwh=99.0).to_parquet(tmp_path / "meters" / "1.parquet", index=False)
-    assert main(fit(tmp_path, "--no-report", "--holdout", "0")) == 0
-    parts = sorted((tmp_path / "run" / "models").iterdir())
-    levels = pd.concat([pd.read_parquet(path) for path in parts])["intercept"]
-    np.testing.assert_allclose(levels, 99.0)
+    words = ["shard", str(tmp_path / "meters"), "--device", "meter"]
+    assert main([*words, "--out", str(run / "shards"), "--shards", "2"]) == 0
+    before = {path: path.read_bytes() for path in (run / "shards").iterdir()}
+    other = fit(place)
+    other[other.index("--out") + 1] = str(run)
+    assert main(other) == 2
+    assert "holds shards of other rows" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in (run / "shards").iterdir()} == before
+    mine = run / "notes.txt", run / "shards" / "shard-mine.parquet"
+    for path in mine:
+        path.write_text("mine")
+    (run / "shards" / "shards.json").unlink()
+    for name in (*mine, run / "shards" / "shard-00000.parquet"):
+        assert main(other) == 2
+        assert "is not empty. Name a new folder" in capsys.readouterr().err
+        assert name.exists()
+        name.unlink()
 
 
 def test_a_run_of_another_method_answers_what_it_knows(place, tmp_path, capsys):

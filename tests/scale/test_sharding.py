@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from persfl.cli import main
 from persfl.errors import InputError
+from persfl.folder_locks import holding
 from persfl.scale import sharding
 from persfl.scale.shard_index import NAME, ShardIndex
 from persfl.scale.sharding import group_cuts, shard_folder
@@ -138,8 +140,48 @@ def test_a_full_disk_is_a_sentence_and_nothing_is_left(folder, tmp_path, monkeyp
     monkeypatch.setattr(sharding, "_written", full)
     with pytest.raises(InputError, match="no space left in .*as they were"):
         shard_folder(folder, tmp_path / "out", device="meter", shards=3)
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
     assert len(list(folder.iterdir())) == 2
+
+
+def test_who_was_killed_while_sorting_begins_anew_and_removes_its_own_files(
+    folder, tmp_path, monkeypatch
+):
+    out = tmp_path / "out"
+
+    def killed(place, name, *rest):
+        (place / name).write_bytes(b"half of it")
+        shutil.copytree(place, tmp_path / "killed")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sharding, "_written", killed)
+        with pytest.raises(KeyboardInterrupt):
+            shard_folder(folder, out, device="meter", shards=2)
+    assert not out.exists()
+    (tmp_path / "killed").rename(out)
+    assert {path.name for path in out.iterdir()} >= {"unsorted", "shards.json"}
+    with pytest.raises(InputError, match="not all there"):
+        ShardIndex.read(out)
+    mine = out / "shard-mine.parquet"
+    mine.write_text("mine")
+    with pytest.raises(InputError, match="not empty"):
+        shard_folder(folder, out, device="meter", shards=2)
+    assert mine.read_text() == "mine"
+    mine.unlink()
+    assert shard_folder(folder, out, device="meter", shards=2).devices == 23
+    assert sorted(path.name for path in out.iterdir()) == [
+        "shard-00000.parquet",
+        "shard-00001.parquet",
+        NAME,
+    ]
+
+
+def test_two_do_not_sort_into_one_folder(folder, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    with holding(out), pytest.raises(InputError, match="another run is writing"):
+        shard_folder(folder, out, device="meter", shards=2)
 
 
 def test_a_device_in_two_shards_is_refused(folder, tmp_path):

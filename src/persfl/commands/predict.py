@@ -25,6 +25,7 @@ from persfl.commands.row_predictors import (
 )
 from persfl.commands.run_output import check_out, model_ids
 from persfl.errors import InputError, need
+from persfl.files import write_whole
 from persfl.run_kinds import is_sharded
 from persfl.sources.table import refuse_endless
 from persfl.spreadsheets import write_csv
@@ -212,7 +213,7 @@ def _write(out: pd.DataFrame, chosen: argparse.Namespace) -> None:
         path = Path(chosen.out)
         if path.suffix == ".parquet":
             need("pyarrow", extra="parquet", why="writing a Parquet file")
-            out.to_parquet(path, index=False)
+            write_whole(path, lambda file: out.to_parquet(file, index=False))
         else:
             write_csv(out, path, verbatim=chosen.verbatim)
         print(f"{many(len(out), 'row')} with predictions in {path}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from persfl.types import Round
 
 CLEAR = "\r\x1b[2K"
 _OFTEN = 0.2  # seconds between two lines
+_TRIAL = re.compile(r"trial-([0-9]{1,9})")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -151,8 +153,9 @@ def stage_name(stage: str) -> str:
     >>> stage_name("final"), stage_name("trial-0")
     ('all rows', 'trial 1')
     """
-    if stage.startswith("trial-"):
-        return f"trial {int(stage.split('-')[-1]) + 1}"
+    trial = _TRIAL.fullmatch(stage)  # a folder of somebody else's may say anything
+    if trial is not None:
+        return f"trial {int(trial[1]) + 1}"
     return "all rows" if stage == "final" else stage
 
 

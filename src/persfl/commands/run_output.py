@@ -54,11 +54,11 @@ def write_report_again(chosen: argparse.Namespace) -> int:
     """The page of a finished run, and the federation's own where it was one."""
     from persfl.report.run_pages import FEDERATION, write_pages
 
+    check_out(chosen.out, ".html", table=chosen.run)
     if is_sharded(chosen.run):
         from persfl.commands.folder_answers import report_table
 
         return report_table(chosen)
-    check_out(chosen.out, ".html", table=chosen.run)
     out = Path(chosen.out) if chosen.out else None
     if out and out.name == FEDERATION:
         why = f"{FEDERATION} is that of a federation's own page"

@@ -99,7 +99,8 @@ def holder_of(out: Path) -> str | None:
 
 def _is_over(here: RunStanding | None) -> bool:
     """Whether a finished run has nothing left to write."""
-    return here is None or time.time() - here.at > _STALE
+    # a moment far ahead is no moment of this run: the clock was set back, or it is made up
+    return here is None or abs(time.time() - here.at) > _STALE
 
 
 class Screen:

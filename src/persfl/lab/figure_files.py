@@ -16,7 +16,7 @@ import pandas as pd
 from persfl.errors import InputError
 from persfl.files import read_whole, refuse_links, write_whole
 from persfl.lab.agreement import verdicts
-from persfl.spreadsheets import csv_bytes
+from persfl.spreadsheets import write_csv
 
 if TYPE_CHECKING:
     from persfl.lab.figure_runs import Result
@@ -114,8 +114,8 @@ def write_figure(result: Result, out: Path) -> Path:
             "runs": len(shown),
         }
         summary.append(pd.DataFrame({"series": name} | short))
-    write_whole(folder / "curves.csv", csv_bytes(pd.concat(curves)))
-    write_whole(folder / "summary.csv", csv_bytes(pd.concat(summary)))
+    write_csv(pd.concat(curves), folder / "curves.csv")
+    write_csv(pd.concat(summary), folder / "summary.csv")
     write_whole(folder / "spec.toml", result.spec.text.encode())
     text = json.dumps(_about(result), indent=1) + "\n"
     write_whole(folder / ABOUT, text.encode())

@@ -8,6 +8,7 @@ import pandas as pd
 
 from persfl.errors import InputError, need
 from persfl.evaluation.who_helps import graph
+from persfl.files import write_whole
 from persfl.spreadsheets import write_csv
 
 
@@ -42,9 +43,8 @@ def export(table: pd.DataFrame, path: str | Path, *, verbatim: bool = False) -> 
         nx = need("networkx", extra="report", why="writing GraphML")
         found = graph(table)
         # GraphML has no other ids than text, and readers differ in what they make of numbers.
-        nx.write_graphml(
-            nx.relabel_nodes(found, {node: str(node) for node in found}), path
-        )
+        named = nx.relabel_nodes(found, {node: str(node) for node in found})
+        write_whole(path, lambda file: nx.write_graphml(named, file))
     else:
         raise InputError(f"an export must end in .csv or .graphml. Got {path.name!r}.")
     return path

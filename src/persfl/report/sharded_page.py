@@ -1,7 +1,7 @@
 """The report of a run over shards: summaries and quantiles of all devices, and a search.
 
 The page holds a few kilobytes, however many devices there are. To find one of them it reads one
-small file of `report/` beside it, which holds a range of ids.
+small file of the folder of its own name beside it, which holds a range of ids.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from persfl.scale.sharded_run import ShardedRun
 from persfl.terminal import shown
 from persfl.types import Array
 
-FOUND = "report"  # the folder of what a search reads
 DRAWER = 2_000  # devices in one of its files
 SEARCHED = 2_000_000  # devices that a search is written for
 SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
@@ -49,7 +48,7 @@ def write_sharded_page(table: ModelTable, path: Path | None = None) -> Path:
     """Write the page of a run, and what its search reads."""
     page = path or table.run.folder / REPORT
     numbers = {name: table.column(name) for name in COLUMNS}
-    drawers = _write_drawers(table, numbers, page.parent / FOUND)
+    drawers = _write_drawers(table, numbers, page.with_suffix(""))
     text = (_PLACE / "sharded.html").read_text(encoding="utf-8")
     filled = {
         "version": __version__,
@@ -62,7 +61,8 @@ def write_sharded_page(table: ModelTable, path: Path | None = None) -> Path:
         "bars": _bars(numbers["error"]),
         "drawers": _script(drawers),
         "names": _script(list(COLUMNS.values())),
-        "folder": FOUND,
+        "folder": _script(page.stem),
+        "whole": _script(_are_whole(table)),
     }
     # all at once: what a device is called must not be filled in again
     text = re.sub("{{([a-z]+)}}", lambda gap: filled[gap[1]], text)
@@ -231,13 +231,20 @@ def _write_drawers(
     return first
 
 
+def _are_whole(table: ModelTable) -> bool:
+    """Whether ids are numbers."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(table.ids().type))
+
+
 def _drawers(ids: Any, numbers: dict[str, Array]) -> Iterator[list[list[Any]]]:
     columns = list(numbers.values())
     for begin in range(0, len(ids), DRAWER):
         names = ids[begin : begin + DRAWER].to_pylist()
         values = np.stack([each[begin : begin + DRAWER] for each in columns], axis=1)
         plain = [[_short(value) for value in row] for row in values.tolist()]
-        yield [[name, *row] for name, row in zip(names, plain, strict=True)]
+        yield [[str(name), *row] for name, row in zip(names, plain, strict=True)]
 
 
 def _short(value: float) -> float | None:

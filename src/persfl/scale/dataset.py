@@ -7,11 +7,10 @@ from pathlib import Path
 
 from persfl.errors import InputError
 from persfl.files import refuse_links
-from persfl.run_kinds import is_sharded
-from persfl.scale.shard_index import NAME, ShardIndex
+from persfl.scale.shard_index import NAME, ShardIndex, is_unfinished
 from persfl.scale.shard_reader import TableColumns
-from persfl.scale.sharded_run import other_rows
-from persfl.scale.sharding import Say, clear_shards, shard_folder
+from persfl.scale.sharded_run import other_rows, refuse_foreign
+from persfl.scale.sharding import Say, shard_folder
 from persfl.scale.source_files import SourceFiles
 
 
@@ -33,9 +32,7 @@ class ParquetDataset:
     weight: str | None = None
 
     def shards(self, place: Path, say: Say | None = None) -> ShardIndex:
-        """Its shards, sorted into `place` where it has none; those of files that have changed
-        since are made anew.
-        """
+        """Its shards, sorted into `place`, in the folder of a run, where it has none."""
         table = Path(self.folder)
         if (table / NAME).is_file():
             index = ShardIndex.read(table)
@@ -48,13 +45,12 @@ class ParquetDataset:
         for folder in (place.parent, place):
             if folder.is_dir():
                 refuse_links(folder)
-        if (place / NAME).is_file():
+        if (place / NAME).is_file() and not is_unfinished(place):
             index = ShardIndex.read(place)
             if index.source == SourceFiles.of(table, self.device).stamp:
                 return index
-            if is_sharded(place.parent):
-                raise other_rows(place.parent)
-        clear_shards(place)
+            raise other_rows(place.parent)
+        refuse_foreign(place.parent)
         return shard_folder(table, place, device=self.device, say=say)
 
     def columns(self, index: ShardIndex) -> TableColumns:

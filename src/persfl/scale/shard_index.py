@@ -25,6 +25,8 @@ from persfl.types import IntArray
 NAME = "shards.json"
 FORMAT = 1
 LONGEST = 2**26  # bytes of an index
+# what stands in its place until all shards are there: the others in the folder are persfl's own
+_UNFINISHED = b'{"format": 1, "unfinished": true}\n'
 Id = str | int
 
 
@@ -96,6 +98,11 @@ class ShardIndex:
                 f"{str(folder)!r} is not a folder of shards. Make one: persfl shard FOLDER"
                 " --device COLUMN --out SHARDS."
             )
+        if is_unfinished(Path(folder)):
+            raise InputError(
+                f"the shards in {str(folder)!r} are not all there: who made them was stopped. Make"
+                " them again by the same command."
+            )
         if path.stat().st_size > LONGEST:
             raise _damaged(path)
         try:
@@ -104,6 +111,25 @@ class ShardIndex:
             raise _damaged(path) from error
         _refuse_overlap(found)
         return found
+
+
+def write_unfinished(folder: Path) -> None:
+    """From here on a folder's shards are being made."""
+    write_whole(folder / NAME, _UNFINISHED)
+
+
+def is_unfinished(folder: Path) -> bool:
+    """Whether shards were being made here, and are not whole.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> write_unfinished(folder)
+    >>> is_unfinished(folder)
+    True
+    """
+    path = folder / NAME
+    small = path.is_file() and path.stat().st_size == len(_UNFINISHED)
+    return small and read_whole(path) == _UNFINISHED
 
 
 def _index_of(folder: Path, told: Any) -> ShardIndex:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+# how pyarrow's names of kinds of numbers begin
+NUMBERS = ("int", "uint", "float", "halffloat", "double", "bool")
+
+
 @dataclass(frozen=True)
 class TableColumns:
     """Which columns of a table are what."""
@@ -97,7 +101,7 @@ def refuse_columns(index: ShardIndex, columns: TableColumns) -> None:
             )
     for name in columns.numbers:
         kind = index.columns[name]
-        if not kind.startswith(("int", "uint", "float", "halffloat", "double", "bool")):
+        if not kind.startswith(NUMBERS):
             raise InputError(
                 f"column {name!r} holds {kind}, no numbers. Leave it out with --drop, or turn"
                 " it into numbers: over shards models are of numbers alone."

@@ -63,10 +63,7 @@ class ShardedRun:
                 )
             there._refuse_other(spec)
             return there
-        if folder.exists() and (not folder.is_dir() or _foreign(folder)):
-            raise InputError(
-                f"{str(folder)!r} is not empty. Name a new folder for the run with --out."
-            )
+        refuse_foreign(folder)
         folder.mkdir(parents=True, exist_ok=True)
         made = ShardedRun(folder, spec, {})
         made._write()
@@ -151,7 +148,7 @@ class ShardedRun:
 def other_rows(folder: Path) -> InputError:
     """What to say where a run is of other rows than those it shall go on with."""
     return InputError(
-        f"{str(folder)!r} holds a run of other rows, or its rows have changed since. Name another"
+        f"{str(folder)!r} holds shards of other rows, or its rows have changed since. Name another"
         " folder with --out."
     )
 
@@ -167,9 +164,15 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _foreign(folder: Path) -> bool:
-    """Whether there is anything but a lock and the shards."""
-    return any(path.name not in (LOCK, SHARDS) for path in folder.iterdir())
+def refuse_foreign(folder: Path) -> None:
+    """Stop where a folder holds anything but a run over shards, or a lock and shards."""
+    if not folder.exists() or is_sharded(folder):
+        return
+    known = (LOCK, SHARDS)
+    if not folder.is_dir() or any(path.name not in known for path in folder.iterdir()):
+        raise InputError(
+            f"{str(folder)!r} is not empty. Name a new folder for the run with --out."
+        )
 
 
 def _short(path: Path) -> bytes:

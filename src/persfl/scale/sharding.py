@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import shutil
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -23,8 +22,15 @@ import numpy as np
 
 from persfl.checks import whole
 from persfl.errors import InputError
-from persfl.files import remove_regular
-from persfl.scale.shard_index import NAME, Shard, ShardIndex
+from persfl.files import remove_empty, remove_regular
+from persfl.folder_locks import LOCK, holding
+from persfl.scale.shard_index import (
+    NAME,
+    Shard,
+    ShardIndex,
+    is_unfinished,
+    write_unfinished,
+)
 from persfl.scale.source_files import SourceFiles
 from persfl.types import IntArray
 
@@ -36,6 +42,7 @@ LEAST = 16  # shards, so that as many cores have work
 MOST = 500  # shards; each is an open file for a while
 GROUP = 65_536  # rows of a row group, unless one device has more
 PARTS = "unsorted"  # the folder of what is not sorted yet
+_LEFT = (LOCK, f"{NAME}.part")  # by who was killed before anything was sorted
 Say = Callable[[str, float], None]
 
 
@@ -64,10 +71,6 @@ def shard_folder(
     """
     files = SourceFiles.of(source, device)
     place = Path(out)
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise InputError(
-            f"{str(place)!r} is not empty. Name a new folder for the shards with --out."
-        )
     if Path(source).resolve() in (place.resolve(), *place.resolve().parents):
         raise InputError(
             "the shards must have a folder outside that of the files. Name it with --out."
@@ -75,16 +78,15 @@ def shard_folder(
     whole("group", group, least=1)
     tell = say or _nothing
     stamp = files.stamp  # before they are read: what changes meanwhile is seen
-    ids, counts = _who_is_there(files, tell)
-    cuts = _cuts(counts, shards)
-    place.mkdir(parents=True, exist_ok=True)
-    with _space_in(place), _removed_after(place / PARTS):
+    with _new_folder(place):
+        ids, counts = _who_is_there(files, tell)
+        cuts = _cuts(counts, shards)
         _dealt_rows(files, place / PARTS, ids, cuts, int(counts.sum()), tell)
         found = []
         for k in range(len(cuts) - 1):
             tell("sorting shards", k / (len(cuts) - 1))
             rows = _sorted_rows(place / PARTS / str(k), device)
-            name = f"shard-{k:05d}.parquet"
+            name = _shard_name(k)
             found.append(_written(place, name, rows, device, group))
             (place / PARTS / str(k)).unlink()
         kinds = {field.name: str(field.type) for field in rows.schema}
@@ -237,37 +239,62 @@ def group_cuts(starts: IntArray, most: int) -> list[int]:
     return cuts
 
 
-def clear_shards(place: Path) -> None:
-    """Remove what a run left in its folder of shards: unfinished ones, or those of other rows."""
-    if not place.is_dir():
-        return
-    remove_regular(place / NAME)
-    shutil.rmtree(place / PARTS, ignore_errors=True)
-    for path in place.glob("shard-*.parquet"):
-        remove_regular(path)
+@contextlib.contextmanager
+def _new_folder(place: Path) -> Iterator[None]:
+    """A folder that is empty, but for what sorting left that was killed there, and that nobody else
+    writes into. What could not be made whole is removed; a full disk is said in a sentence.
+    """
+    made = not place.exists()
+    if not made and not place.is_dir():
+        raise _full(place)
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        with holding(place):
+            if is_unfinished(place):
+                _remove_unfinished(place)
+            if any(path.name not in _LEFT for path in place.iterdir()):
+                raise _full(place)
+            with _removed_unless_whole(place):
+                yield
+    except BaseException:
+        if made:
+            remove_empty(place)
+        raise
+
+
+def _full(place: Path) -> InputError:
+    return InputError(
+        f"{str(place)!r} is not empty. Name a new folder for the shards with --out."
+    )
 
 
 @contextlib.contextmanager
-def _removed_after(folder: Path) -> Iterator[None]:
-    """A folder that is gone afterwards, however that ends."""
+def _removed_unless_whole(place: Path) -> Iterator[None]:
     try:
+        write_unfinished(place)
         yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _space_in(place: Path) -> Iterator[None]:
-    """Shards that could not be made whole are removed; a full disk is said in a sentence."""
-    try:
-        yield
+        remove_empty(place / PARTS)
     except BaseException as error:
-        for path in place.glob("shard-*.parquet"):
-            path.unlink()
-        (place / NAME).unlink(missing_ok=True)
+        _remove_unfinished(place)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise InputError(
                 f"there is no space left in {str(place)!r}. The files that were read are as"
                 " they were: free some space, or name another folder with --out."
             ) from error
         raise
+
+
+def _remove_unfinished(place: Path) -> None:
+    """Remove what sorting writes, by its names, and nothing else. The index goes last: without it
+    nobody could tell whose the others are.
+    """
+    for k in range(MOST):
+        if not (place / PARTS).is_symlink():
+            remove_regular(place / PARTS / str(k))
+        remove_regular(place / _shard_name(k))
+    remove_empty(place / PARTS)
+    remove_regular(place / NAME)
+
+
+def _shard_name(k: int) -> str:
+    return f"shard-{k:05d}.parquet"

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from persfl.checks import named, some
 from persfl.errors import InputError
+from persfl.files import write_whole
 from persfl.scale.crew import Crew
 from persfl.scale.executor import Answers, Executor
 from persfl.scale.model_table import ModelTable
-from persfl.scale.shard_reader import column_numbers
+from persfl.scale.shard_reader import NUMBERS, column_numbers
 from persfl.scale.sharding import ids_column
 from persfl.scale.source_files import SourceFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-BESIDE = ".part"  # how a file is called until it is whole
 
 
 class Predicted(NamedTuple):
@@ -67,6 +66,13 @@ class TablePredictor:
                 f"the files have no {named(absent, 'column')}. Their columns:"
                 f" {some(names, 12)}."
             )
+        for name in self.features:
+            kind = str(self.files.schema.field(name).type)
+            if not kind.startswith(NUMBERS):
+                raise InputError(
+                    f"column {name!r} of the files holds {kind}, no numbers, and models predict"
+                    " from numbers. Write it as numbers."
+                )
         self.weights = table.weights
 
     def answer(self, question: int) -> Predicted:
@@ -75,24 +81,22 @@ class TablePredictor:
 
         path = self.files.files[question]
         out = Path(self.job.out) / output_name(self.job.source, path)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        beside = out.with_name(out.name + BESIDE)
-        total = Predicted(0, 0, 0)
         one = SourceFiles((path,), self.files.schema, self.files.device)
         wanted = list(dict.fromkeys([one.device, *self.features, *self.keep]))
-        writer = None
-        try:
-            for piece in one.pieces(wanted):
-                rows, told = self._piece(piece, path)
-                writer = writer or pq.ParquetWriter(beside, rows.schema)
-                writer.write_table(rows)
-                total = Predicted(*map(sum, zip(total, told, strict=True)))
-        finally:
-            if writer is not None:
-                writer.close()
-        if writer is not None:
-            os.replace(beside, out)
-        return total
+        pieces = (self._piece(piece, path) for piece in one.pieces(wanted))
+        first = next(pieces, None)
+        if first is None:
+            return Predicted(0, 0, 0)
+        counts = []
+
+        def write(file: IO[bytes]) -> None:
+            with pq.ParquetWriter(file, first[0].schema) as writer:
+                for rows, told in chain([first], pieces):
+                    writer.write_table(rows)
+                    counts.append(told)
+
+        write_whole(out, write)
+        return Predicted(*map(sum, zip(*counts, strict=True)))
 
     def _piece(self, piece: pa.Table, path: Path) -> tuple[pa.Table, Predicted]:
         import pyarrow as pa
