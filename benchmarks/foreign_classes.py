@@ -20,7 +20,6 @@ curve, and the mean precision. What is measured is kept in --out.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 import warnings
@@ -40,6 +39,7 @@ from foreign_tables import (
     Kept,
     Rows,
     Table,
+    arguments,
     drawn,
     features_of,
     judged_at_random,
@@ -356,19 +356,7 @@ def rare_lines(name: str, jobs: Sequence[Job], kept: Kept, way: str) -> Iterator
 
 def main() -> None:
     """Measure what is not kept yet, and print it."""
-    asked = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    asked.add_argument(
-        "--half", choices=("development", "judging"), default="development"
-    )
-    asked.add_argument("--only", default="", help="parts of names of tables")
-    asked.add_argument("--first", type=int, default=0, help="the first seed")
-    asked.add_argument("--seeds", type=int, default=1)
-    asked.add_argument("--jobs", type=int, default=1)
-    asked.add_argument("--out", type=Path, help="a .json file to keep results in")
-    asked.add_argument("--tables", action="store_true", help="only say which there are")
-    given = asked.parse_args()
+    given = arguments(__doc__).parse_args()
     words = [word for word in given.only.split(",") if word]
     tables = [
         table

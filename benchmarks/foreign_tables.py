@@ -6,6 +6,7 @@ and rows to judge by; what `foreign_classes.py` and others measure on them is ke
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 from dataclasses import dataclass
@@ -121,6 +122,23 @@ def judged_last(rows: Rows) -> Mask:
     many = each.transform("size")
     away = np.ceil(many * LAST) * (many > 1)
     return np.asarray(each.cumcount() >= many - away)
+
+
+def arguments(doc: str | None) -> argparse.ArgumentParser:
+    """What may be asked for of every such command."""
+    asked = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    asked.add_argument(
+        "--half", choices=("development", "judging"), default="development"
+    )
+    asked.add_argument("--only", default="", help="parts of names of tables")
+    asked.add_argument("--first", type=int, default=0, help="the first seed")
+    asked.add_argument("--seeds", type=int, default=1)
+    asked.add_argument("--jobs", type=int, default=1)
+    asked.add_argument("--out", type=Path, help="a .json file to keep results in")
+    asked.add_argument("--tables", action="store_true", help="only say which there are")
+    return asked
 
 
 class Kept:
