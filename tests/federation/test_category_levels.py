@@ -106,7 +106,10 @@ def test_a_device_with_other_levels_is_named(fed, tmp_path):
     few = rows(2).assign(ward="surgery")
     devices["eve"] = started(other, tmp_path, "eve", few)
     told = {"method": "blend", "categories": fed.categories}
-    asked = plan(tmp_path / "run", devices, **told)
+    conduct(LocalGrid(devices), plan(tmp_path / "run", devices, **told))
+    assert "device 'eve' differs in" in load_model(tmp_path / "run").notes_[-1]
+    del devices["ann"]
+    asked = plan(tmp_path / "two", devices, **told)
     with pytest.raises(InputError, match="device 'eve' differs in"):
         conduct(LocalGrid(devices), asked)
 

@@ -36,7 +36,7 @@ from persfl.federation.local_grid import LocalGrid
 from persfl.federation.node_folder import device_of, use_table
 from persfl.federation.run_plan import RunPlan
 from persfl.fleets import Guarded
-from persfl.fleets.flower import Policy
+from persfl.fleets.flower import Device, Policy, Rows
 from persfl.folder_locks import holding
 from persfl.learners.responses import respond, unknown
 from persfl.methods.blend.blend_settings import USUAL
@@ -513,14 +513,22 @@ def test_too_few_devices_to_begin(tmp_path):
     assert said[-1]["event"] == "stopped"
 
 
-def test_columns_must_be_the_same(tmp_path):
-    from persfl.fleets.flower import Device, Rows
-
-    homes = at_home(DEVICES) | {
-        "d03": Device("d03", Rows(["x0", "x1", "other"], DEVICES[3]), policy=OPEN)
-    }
+def test_who_has_other_columns_is_left_out_and_half_of_all_stop_the_run(tmp_path):
+    """One device that said so ended everybody's run."""
+    other = ["x0", "x1", "other"]
+    homes = at_home(DEVICES)
+    for i in (3, 4):
+        homes[f"d0{i}"] = Device(f"d0{i}", Rows(other, DEVICES[i]), policy=OPEN)
+    asked = {"method": "blend", "holdout": 0.0}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+    found = load_model(tmp_path / "run")
+    del homes["d00"], homes["d01"]
     with pytest.raises(InputError, match="device 'd03' differs in 'other', 'x2'"):
-        conduct(LocalGrid(homes), plan(tmp_path / "run", homes))
+        conduct(LocalGrid(homes), plan(tmp_path / "half", homes, **asked))
+    assert list(found.devices_) == ["d00", "d01", "d02", "d05"]
+    left = [note for note in found.notes_ if "run without" in note]
+    assert ["'d03'" in left[0], "'d04'" in left[1], len(left)] == [True, True, 2]
+    assert "differs in 'other', 'x2'" in left[0]
 
 
 def said_last(out):
@@ -546,10 +554,11 @@ def test_a_round_goes_on_without_a_device_at_its_limit_and_the_report_says_so(
     assert sum("owner's limit" in event.get("text", "") for event in told) == 1
 
 
-def test_a_blend_at_a_limit_stops_in_words_and_goes_on_when_it_is_raised(tmp_path):
+def test_a_blend_at_limits_stops_in_words_and_goes_on_when_they_are_raised(tmp_path):
     few = Devices.of([DEVICES[i] for i in range(3)], quiet=True)
     homes = at_home(few, seed=0)
-    homes["d01"].policy = replace(OPEN, numbers=60)
+    for name in ("d01", "d02"):
+        homes[name].policy = replace(OPEN, numbers=60)
     more = {"method": "blend", "ordered": False}
     with pytest.raises(Limited, match="device 'd01' is at its owner's limit 'numbers'"):
         conducted(tmp_path, "run", homes, **more)
@@ -557,10 +566,46 @@ def test_a_blend_at_a_limit_stops_in_words_and_goes_on_when_it_is_raised(tmp_pat
         "Only the owner can raise it, in node.toml"
         in said_last(tmp_path / "run")["why"]
     )
-    homes["d01"].policy = OPEN
+    homes["d01"].policy = homes["d02"].policy = OPEN
     assert not unknown(
         load_model(conducted(tmp_path, "run", homes, **more)).models_
     ).any()
+
+
+class Claiming:
+    """A device that says after so many messages that something of its owner's forbids more."""
+
+    def __init__(self, inner, code, after):
+        self.inner, self.code, self.after = inner, code, after
+
+    def reply(self, kind, body):
+        self.after -= 1
+        reply = self.inner.reply(kind, body)
+        return reply if self.after >= 0 else pack({"code": self.code, "device": ""})
+
+
+@pytest.mark.parametrize(
+    ("classes", "code", "after"),
+    [(0, "split", 0), (0, "labels", 2), (0, "work", 3), (2, "questions_ever", 3)],
+)
+def test_two_of_five_that_claim_limits_end_nobodys_blend(
+    classes, code, after, tmp_path
+):
+    """One of any number did, before it began or in the midst of it, and for ever."""
+    some = [DEVICES[i] for i in range(5)]
+    if classes:
+        some = [Data(one.X, (one.y > 0) + 0.0) for one in some]
+    homes = at_home(Devices.of(some, quiet=True), seed=0)
+    for name in ("d01", "d04"):
+        homes[name] = Claiming(homes[name], code, after)
+    settings = {"loss": "logistic"} if classes else {}
+    more = {"method": "blend", "classes": classes, "settings": settings}
+    found = load_model(conducted(tmp_path, "run", homes, **more))
+    known = dict(zip(found.devices_, ~unknown(found.models_), strict=True))
+    assert all(known[name] for name in ("d00", "d02", "d03"))
+    assert sum("'d01'" in note for note in found.notes_) >= 1
+    said = (tmp_path / "run" / "progress.jsonl").read_text()
+    assert "device 'd01'" in said.lower()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,11 @@ from persfl import (
 )
 from persfl.errors import InputError
 from persfl.federation.blend_device import family_of, work_of_question
-from persfl.federation.device_words import are_names, common_columns
+from persfl.federation.device_words import (
+    are_names,
+    usual_columns,
+    with_other_columns,
+)
 from persfl.federation.federation_folder import init
 from persfl.federation.reply_inbox import RECORD
 from persfl.fleets import Guarded
@@ -444,6 +448,8 @@ def test_what_a_device_says_of_its_columns_is_names_or_nothing(columns, good):
 @pytest.mark.parametrize("liar", ["aaa", "eve", "zed"])
 def test_whoever_differs_from_most_is_named(liar):
     there = {name: {"columns": ["x", "y"]} for name in ("bob", "cid", "fay")}
-    assert common_columns(there) == ["x", "y"]
-    with pytest.raises(InputError, match=f"device '{liar}' differs in 'z'"):
-        common_columns(there | {liar: {"columns": ["y", "z", "x"]}})
+    assert not with_other_columns(there)
+    there[liar] = {"columns": ["y", "z", "x"]}
+    assert usual_columns(there) == ["x", "y"]
+    assert list(with_other_columns(there)) == [liar]
+    assert f"device {liar!r} differs in 'z'." in with_other_columns(there)[liar]

@@ -5,6 +5,7 @@ one process, and nothing believed that no rows can be behind.
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("flwr")
@@ -843,3 +844,38 @@ def test_nobody_counts_as_more_than_ten_usual_devices():
     large = [part._replace(label=part.label * weight) for part in parts]
     assert 1e-9 < counting(large)[4] < 1e-7
     assert counting([part.weighed(np.ones(9)) for part in parts]).min() == 1.0
+
+
+@pytest.mark.parametrize("lie", ["squares", "square", "turned"])
+def test_one_device_cannot_make_anothers_model_worse_than_its_own_rows(lie, tmp_path):
+    """Its units and sums had one honest device of four with labels 20 times as large as a loud one:
+    its error was 100 to 230 times that of own rows alone.
+    """
+    every = clustered_regression(
+        n=5, clusters=2, rows=60, features=2, noise=0.3, seed=0
+    )
+    learn = Devices.of([(one.X[:20], one.y[:20]) for one in every], quiet=True)
+    homes = at_home(learn)
+    honest = homes["d04"].reply
+
+    def reply(kind, body):
+        head, arrays = unpack(honest(kind, body))
+        for name, array in arrays.items():
+            if array.dtype == np.float64 and lie == "turned":
+                arrays[name] = array.ravel()[::-1].reshape(array.shape)
+            elif array.dtype == np.float64 and lie in name:
+                arrays[name] = 1e3 * array
+        return pack(head, arrays)
+
+    homes["d04"].reply = reply
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, method="blend"))
+    model = load_model(tmp_path / "run")
+    for i in range(4):
+        X, y = every[i].X[20:], every[i].y[20:]
+        frame = pd.DataFrame(X, columns=columns(every))
+        said = model.predict(frame, devices=[f"d{i:02d}"] * len(X))
+        Z, start = np.column_stack([np.ones(20), every[i].X[:20]]), every[i].y[:20]
+        own = np.linalg.lstsq(Z, start, rcond=None)[0]
+        alone = ((np.column_stack([np.ones(40), X]) @ own - y) ** 2).mean()
+        assert ((said - y) ** 2).mean() <= 2.0 * alone
+    assert any("'d03'" in note and "own rows alone" in note for note in model.notes_)

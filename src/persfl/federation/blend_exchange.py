@@ -21,10 +21,10 @@ from persfl.federation.letters import (
     Letters,
     Limited,
     Lost,
+    are_few,
     at_limits,
     ends,
     forbids,
-    is_of_budget,
     way,
     why,
 )
@@ -53,7 +53,8 @@ class BlendScene:
 
     An exchange waits for the deadline of the letters and goes on with those who answered, if they
     are at least the share `quorum` of those asked; else it asks again, and after `patience` seconds
-    raises `Away`. What came back is kept by the journal; `say` is told of every exchange.
+    raises `Away`. What came back is kept by the journal; `say` is told of every exchange, `notice`
+    what else a person should know.
     """
 
     ids: Sequence[str]
@@ -64,6 +65,7 @@ class BlendScene:
     patience: float = 600.0
     journal: Replies = field(default_factory=Journal)
     say: Callable[[dict[str, Any]], None] = lambda _: None
+    notice: Callable[[str], None] = lambda _: None
 
 
 class BlendExchange:
@@ -208,12 +210,13 @@ class BlendExchange:
                     head, _ = self.letters.opened(name, reply, "blend", number)
                     codes = head.get("codes")
                     for code in codes if isinstance(codes, list) else ():
-                        self._going(name, number, code)
+                        self._limited(name, code)
                     assert isinstance(reply, bytes)
                     found[i] = reply
                 except Lost as lost:
-                    self._going(name, number, lost.code)
+                    self._limited(name, lost.code)
                     self.roster.failed(name, number, lost.how)
+            self._stop_at_limits(number)
             self.scene.say(
                 {
                     "exchange": number + 1,
@@ -237,13 +240,23 @@ class BlendExchange:
             time.sleep(min(1.0, self.scene.patience))
             left = left or {i: each for i, each in asks.items() if i not in found}
 
-    def _going(self, name: str, number: int, code: Any) -> None:
-        """Without what a limit holds back a run would come to something else, and not say so."""
-        if ends(code) and not is_of_budget(code):
-            kept = "Everything is kept: go on when that is done."
-            raise Limited(f"exchange {number + 1}: {why(name, code)} {kept}")
-        if forbids(code) or is_of_budget(code):
+    def _limited(self, name: str, code: Any) -> None:
+        """A device at a limit of its owner: others go on without, and that is said."""
+        if (ends(code) or forbids(code)) and name not in self.roster.limits:
             self.roster.limits[name] = code
+            self.scene.notice(why(name, code))
+
+    def _stop_at_limits(self, number: int) -> None:
+        """Where half of the devices are at limits, a run would come to something else. Fewer end
+        nobody else's run: it may be a lie.
+        """
+        limits = self.roster.limits
+        held = {name: limits[name] for name in sorted(limits) if ends(limits[name])}
+        home = [name for name in held if name in self.letters.home]
+        if held and (home or not are_few(held, self.ids)):
+            name = [*home, *held][0]
+            kept = "Everything is kept: go on when that is done."
+            raise Limited(f"exchange {number + 1}: {why(name, held[name])} {kept}")
 
     def _letter(self, number: int, i: int, asks: Sequence[Letter]) -> bytes:
         heads: list[dict[str, Any]] = []

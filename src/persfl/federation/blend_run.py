@@ -138,6 +138,7 @@ def blended(
         patience=plan.patience,
         journal=journal,
         say=ExchangeLines(letters, waiting, say),
+        notice=lambda text: waiting(text, ()),
     )
     site, found = _run(letters, scene, plan)
     if tells_sums(terms) and plan.setting("trees"):

@@ -10,37 +10,45 @@ from collections.abc import Mapping
 
 from persfl import __version__
 from persfl.checks import some
-from persfl.errors import InputError
 from persfl.federation.messages import PROTOCOL, Head
 from persfl.wire.terms import COLUMNS
 
 _LONGEST = 1_000  # letters of a column's name
 
 
-def common_columns(there: Mapping[str, Head]) -> list[str]:
-    """The columns that everybody has, in the order of the first device that has them.
-
-    One device may say anything, so whoever differs from most is named.
+def usual_columns(there: Mapping[str, Head]) -> list[str]:
+    """The columns that most devices have, in the order of the first device that has them.
 
     >>> three = {
     ...     "ann": {"columns": ["z"]},
     ...     "bob": {"columns": ["x"]},
     ...     "eve": {"columns": ["x"]},
     ... }
-    >>> common_columns(three)
-    Traceback (most recent call last):
-    ...
-    persfl.errors.InputError: every device must have the same columns: device 'ann' differs in ...
+    >>> usual_columns(three)
+    ['x']
     """
-    sets = {name: frozenset(there[name]["columns"]) for name in sorted(there)}
-    times = Counter(sets.values())
-    usual = max(sets.values(), key=lambda each: times[each])
-    for name, found in sets.items():
-        if found != usual:
-            odd = some(sorted(found ^ usual))
-            who = f"device {name!r} differs in {odd}"
-            raise InputError(f"every device must have the same columns: {who}.")
-    return list(there[next(iter(sets))]["columns"])
+    sets = [frozenset(there[name]["columns"]) for name in sorted(there)]
+    times = Counter(sets)
+    usual = max(sets, key=lambda each: times[each])
+    first = next(name for name in sorted(there) if usual == {*there[name]["columns"]})
+    return list(there[first]["columns"])
+
+
+def with_other_columns(there: Mapping[str, Head]) -> dict[str, str]:
+    """Who differs from most in its columns, and what to say of it. One device may say anything.
+
+    >>> two = {"ann": {"columns": ["z"]}, "bob": {"columns": ["x"]}}
+    >>> with_other_columns({**two, "eve": {"columns": ["x"]}})["ann"]
+    "every device must have the same columns: device 'ann' differs in 'x', 'z'."
+    """
+    usual = {*usual_columns(there)}
+    found: dict[str, str] = {}
+    for name in sorted(there):
+        odd = sorted(usual ^ {*there[name]["columns"]})
+        if odd:
+            who = f"device {name!r} differs in {some(odd)}"
+            found[name] = f"every device must have the same columns: {who}."
+    return found
 
 
 def are_names(columns: object) -> bool:

@@ -25,6 +25,32 @@ class Alone(NamedTuple):
     loss: float
 
 
+class Looked(NamedTuple):
+    """Mean losses of a mix, over all rows and over folds, and of own rows alone by folds (inf
+    without any); what is lost by saying the same of every row, and how many rows there are.
+    """
+
+    seen: float
+    hidden: float
+    alone: float
+    level: float
+    rows: float
+
+
+def loses_much(looked: Looked) -> bool:
+    """Whether a mix loses more than twice as much over all rows, which it has seen, as own rows
+    alone do by folds, or ten times as much over folds.
+
+    >>> [loses_much(Looked(seen, 0.1, 0.1, 1.0, 10.0)) for seen in (0.3, 0.5, np.nan)]
+    [False, True, True]
+    """
+    usual = looked.alone if np.isfinite(looked.alone) else looked.level
+    luck = SURE * looked.level / max(looked.rows, 1.0)
+    # what is no number is worse than anything
+    sound = looked.seen <= WORSE * usual + luck
+    return not (sound and looked.hidden <= MOST * usual + luck)
+
+
 def is_worse(
     learner: Learner, own: TargetRows, models: Sequence[Model], alone: Alone
 ) -> bool:
@@ -47,17 +73,15 @@ def is_worse(
     rows = own.rows[0]
     weight = own.usable
     level = _level(rows, classes)
-    usual = alone.loss if np.isfinite(alone.loss) else level
-    luck = SURE * level / max(int((rows.weight > 0).sum()), 1)
     hidden = 0.0
     for fold in np.unique(own.fold[weight > 0]).tolist():
         some = rows.take(np.flatnonzero((own.fold == fold) & (weight > 0)))
         part = float(some.weight.sum() / weight.sum())
         hidden += part * _mean_loss(learner, models[1 + fold], some, classes)
     seen = _mean_loss(learner, models[0], rows, classes)
-    # what is no number is worse than anything
-    sound = seen <= WORSE * usual + luck and hidden <= MOST * usual + luck
-    return not sound
+    many = float((rows.weight > 0).sum())
+    level = _level(rows, classes)
+    return loses_much(Looked(seen, hidden, alone.loss, level, many))
 
 
 def _mean_loss(learner: Learner, model: Model, rows: Data, classes: int) -> float:

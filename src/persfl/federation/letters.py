@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
@@ -94,7 +94,7 @@ def capital(text: str) -> str:
 
 
 def ends(code: object) -> bool:
-    """Whether a refusal changes what comes out: blend and shared units need everybody.
+    """Whether a refusal changes what comes out: blend and shared units are made of everybody's.
 
     >>> ends("work"), ends("steps")
     (True, False)
@@ -104,14 +104,13 @@ def ends(code: object) -> bool:
     )
 
 
-def is_of_budget(code: object) -> bool:
-    """Whether a device says that no privacy budget of its pays for this: it never will, and others
-    go on without it.
+def are_few(some: Collection[str], there: Collection[str]) -> bool:
+    """Whether these are fewer than half: what they say ends nobody else's run.
 
-    >>> is_of_budget("budget"), is_of_budget("work")
-    (True, False)
+    >>> are_few({"eve"}, {"ann", "eve"}), are_few({"eve"}, {"ann", "bob", "eve"})
+    (False, True)
     """
-    return code in ("budget", "privacy")
+    return 2 * len(some) < len(there)
 
 
 def forbids(code: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,20 +12,24 @@ import numpy as np
 from persfl.errors import InputError
 from persfl.federation.category_levels import in_order
 from persfl.federation.column_sums import Totals
-from persfl.federation.device_words import are_names, common_columns, other_version
+from persfl.federation.device_words import (
+    are_names,
+    other_version,
+    usual_columns,
+    with_other_columns,
+)
 from persfl.federation.letters import (
     Letters,
     Limited,
     Lost,
+    are_few,
     capital,
     ends,
-    is_of_budget,
     why,
 )
 from persfl.federation.messages import Arrays, Head, Responder
 from persfl.federation.node_family import FAMILIES
 from persfl.federation.paid_answers import (
-    are_few,
     paying_in,
     protected_in,
     ranges_in,
@@ -79,15 +83,20 @@ def agreement(
     """The terms of a run, from what the devices that are there tell of themselves."""
     ask = _Inquiry(post, plan, ids, home, waiting)
     there = ask.described()
-    raw = _in_raw_units(plan, common_columns(there))
-    left_out = without_unfit(plan, raw, ids, there)
+    left_out = with_other_columns(there)
+    if left_out and not _go_on_without(left_out, there, home):
+        raise InputError(next(iter(left_out.values())))
+    raw = _in_raw_units(plan, usual_columns(there))
+    alike = {name: there[name] for name in there if name not in left_out}
+    ids = [name for name in ids if name not in left_out]
+    left_out |= without_unfit(plan, raw, ids, alike)
     there = {name: there[name] for name in there if name not in left_out}
     paying = paying_in(raw, there)
     unwilling = [name for name in sorted(there) if there[name].get("target") is False]
     tell = telling_units(there, paying)
     ranges = ranges_in(raw, tell, paying)
     terms = _terms(ask, plan, raw, _Others(tell, ranges))
-    left_out |= ask.spent
+    left_out |= ask.refused
     for name in sorted(left_out):
         waiting(f"{capital(left_out[name])} {without(name)}", ())
     peers_only = [name for name in unwilling if name not in home]
@@ -96,9 +105,16 @@ def agreement(
         told = {name: there[name].get("family") for name in sorted(there)}
         # the word of somebody else: it is printed
         families = {name: str(word) for name, word in told.items() if word in FAMILIES}
-    paying = {name: left for name, left in paying.items() if name not in ask.spent}
+    paying = {name: left for name, left in paying.items() if name not in ask.refused}
     protected = protected_in(there)
     return Agreement(terms, peers_only, paying, protected, families, left_out)
+
+
+def _go_on_without(
+    some: Collection[str], there: Collection[str], home: Collection[str]
+) -> bool:
+    """Whether the others begin without these: they are few, and none is the target at home."""
+    return are_few(some, there) and not any(name in home for name in some)
 
 
 def without(name: str) -> str:
@@ -180,8 +196,8 @@ class _Inquiry:
         self.plan = plan
         self.ids = ids
         self.home = home
-        # whose budgets pay for no sums of the run, and what to say of it
-        self.spent: dict[str, str] = {}
+        # whose owners allow no sums of the run any more, and what to say of it
+        self.refused: dict[str, str] = {}
 
     def _all(
         self,
@@ -203,13 +219,12 @@ class _Inquiry:
         for name, reply in letters.ask("describe", 0, bodies).items():
             if not isinstance(reply, Lost):
                 found[name] = reply
-            elif is_of_budget(reply.code) and name not in self.home:
-                self.spent[name] = why(name, reply.code)
-            elif ends(reply.code):  # units without it would be others
-                raise Limited(f"{capital(why(name, reply.code))} Nothing was begun.")
-        if not are_few(self.spent, self.ids):
-            first = self.spent[min(self.spent)]
-            raise Limited(f"{capital(first)} Nothing was begun.")
+            elif ends(reply.code):
+                self.refused[name] = why(name, reply.code)
+        refused = self.refused
+        if refused and not _go_on_without(refused, self.ids, self.home):
+            # units without all of these would be others
+            raise Limited(f"{capital(refused[min(refused)])} Nothing was begun.")
         return found
 
     def described(self) -> dict[str, Head]:

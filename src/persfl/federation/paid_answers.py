@@ -6,11 +6,12 @@ here hangs on rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from persfl.errors import InputError
+from persfl.federation.letters import are_few
 from persfl.federation.messages import Head
 from persfl.federation.privacy_settings import is_range
 from persfl.federation.rehearsal import questions_asked
@@ -93,15 +94,6 @@ def _unfit(
     if why:
         return {name: f"device {name!r} protects its rows, {why}" for name in paying}
     return _beyond_budgets(plan, terms, ids, paying)
-
-
-def are_few(some: Collection[str], there: Collection[str]) -> bool:
-    """Whether these are fewer than half: what they say ends nobody else's run.
-
-    >>> are_few({"eve"}, {"ann", "eve"}), are_few({"eve"}, {"ann", "bob", "eve"})
-    (False, True)
-    """
-    return 2 * len(some) < len(there)
 
 
 def _in_many_steps(plan: RunPlan, terms: Terms) -> bool:

@@ -22,6 +22,7 @@ from persfl.federation.blend_exchange import (
     Letter,
 )
 from persfl.federation.letters import Letters, capital
+from persfl.federation.sums_look import looked_at, own_alone
 from persfl.federation.told_sums import (
     MANY,
     SumsFamily,
@@ -47,10 +48,13 @@ NO_TREES = (
 
 
 class ToldSums(NamedTuple):
-    """The devices whose sums can be used, and the sums of each part of their rows."""
+    """The devices whose sums can be used, the sums of each part of their rows, and how many rows
+    these are, whatever they count as.
+    """
 
     who: IntArray
     parts: list[DeviceSums]
+    rows: Array
 
 
 class SumsSite(BlendExchange):
@@ -122,6 +126,7 @@ class SumsSite(BlendExchange):
         every = zip(*(known[i] for i in who.tolist()), strict=True)
         stacked = [np.stack(arrays, axis=1) for arrays in every]
         parts = [DeviceSums(*(array[k] for array in stacked)) for k in range(MANY)]
+        rows = total(parts).weight
         less = counting(parts)
         odd = uneven(parts) & (len(who) > 2)
         parts = in_one_part(parts, odd) if odd.any() else parts
@@ -141,7 +146,7 @@ class SumsSite(BlendExchange):
             said = capital(those(names, one, one.replace("tells", "tell")))
             self.notes.append(f"{said}; no rows of {_theirs(names)} are hidden.")
         parts = [each.weighed(less) for each in parts] if heavy else parts
-        return ToldSums(who, parts)
+        return ToldSums(who, parts, rows)
 
     def _fleet(self, told: ToldSums) -> LinearBlend:
         """Of everybody; whose sums are not known has the model of a device without rows."""
@@ -153,7 +158,24 @@ class SumsSite(BlendExchange):
         never = NEVER if NEVER in there else None
         used = parts if never else parts[:NEVER]
         known = blend_of_sums(used, folds, level=level, seed=self.seed, never=never)
-        return _among_all(known.blended(axes), told.who, self.n, level)
+        alone = own_alone(parts, level)
+        worse = looked_at(known, parts, folds, alone, told.rows)
+        found = known.blended(axes)
+        if worse.any():
+            self._said_alone([self.ids[i] for i in told.who[worse].tolist()])
+            here = worse[:, None]
+            own = axes.outside(alone.models)
+            found = found._replace(
+                models=np.where(here, own, found.models),
+                made_of=np.where(here, [1.0, 0.0, 0.0], found.made_of),
+            )
+        return _among_all(found, told.who, self.n, level)
+
+    def _said_alone(self, names: Sequence[str]) -> None:
+        self.notes.append(
+            f"{capital(those(names, 'has the model', 'have models'))} of own rows alone, whatever"
+            " shares say: on these the mix was at least twice as bad."
+        )
 
     def _handed(self, models: Array) -> list[Model]:
         """Each target takes its model; None where that did not come about."""
