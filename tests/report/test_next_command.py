@@ -57,6 +57,12 @@ def test_the_advised_command_is_printed_and_on_the_page(alike):
     assert f'id="how"><code>{escape(line.strip())}</code>' in page
 
 
+def test_no_command_of_a_foreign_run_runs_its_code(alike):
+    spec = dict(Folder.open(alike[0] / "run").spec)
+    assert next_command(spec, "pooled", "run")
+    assert next_command(spec | {"model": "run/evil.py:make"}, "pooled", "run") == ""
+
+
 @pytest.mark.parametrize("use", METHODS_OF)
 def test_the_advised_command_makes_the_models_that_were_judged(alike, use):
     folder, _ = alike

@@ -1149,3 +1149,52 @@ def test_two_writers_of_one_file_leave_it_whole(tmp_path):
     write_whole(path, b"whole")
     assert [name.name for name in tmp_path.iterdir()] == ["model.json"]
     assert path.read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("error_base", -1.0),
+        ("error_own", 1e308),
+        ("error_personal", float("inf")),
+        ("mistakes_own", 1.5),
+        ("spread", -1e-300),
+        ("fall_own", -1e308),
+    ],
+)
+def test_errors_that_nobody_can_have_measured_are_refused(run, capsys, column, value):
+    """They were shown, or ended in a traceback."""
+    table = pd.read_parquet(run / "worth.parquet")
+    table[column] = [value] + [0.5] * (len(table) - 1)
+    made = io.BytesIO()
+    table.to_parquet(made, index=False)
+    seal(run, "worth.parquet", made.getvalue())
+    assert main(["watch", str(run)]) == 2
+    assert f"{column} must be errors that were measured" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mix": np.array([["x"]])},
+        {"mix": np.full((3, 1), 0.5), "mix_names": np.array(["shared own 0"])},
+        {"alike": np.full((3, 1), 2.0), "alike_peers": np.zeros((3, 1), dtype=int)},
+        {"offer_shares": np.array([np.nan]), "offer_names": np.array(["own"])},
+        {"member": np.zeros((3, 2)), "panel": np.zeros((3, 2), dtype=int)},
+    ],
+)
+def test_notes_that_no_run_makes_are_refused(run, change):
+    """They were a traceback where they are shown, or shares of two."""
+    with np.load(run / "model.npz") as kept:
+        arrays = {name: kept[name] for name in kept.files}
+    arrays |= {f"trust_note_{name}": value for name, value in change.items()}
+    seal(run, "model.npz", numbers_to(arrays))
+    with pytest.raises(InputError, match="noted of who is alike or mixed"):
+        load_model(run)
+
+
+def test_a_card_of_a_run_without_notes(run, tmp_path):
+    replaced(run, "model.json", notes=[])
+    card = tmp_path / "card.md"
+    assert main(["export", str(run), "--card", str(card)]) == 0
+    assert "- Method: paper" in card.read_text()

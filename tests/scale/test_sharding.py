@@ -101,7 +101,7 @@ def test_ids_that_are_numbers_stay_numbers_and_those_of_a_csv_texts(tmp_path):
             lambda t: t.assign(a=t["a"].astype("float32")),
             "column 'a' is float in .*and double",
         ),
-        (lambda t: t.assign(meter=t["meter"].where(t.index > 0)), "1 rows leave it"),
+        (lambda t: t.assign(meter=t["meter"].where(t.index > 0)), "1 row leaves it"),
     ],
 )
 def test_files_must_agree(folder, tmp_path, change, says):
@@ -175,6 +175,21 @@ def test_who_was_killed_while_sorting_begins_anew_and_removes_its_own_files(
         "shard-00001.parquet",
         NAME,
     ]
+
+
+def test_ids_of_a_csv_are_read_as_in_one_process(tmp_path):
+    """Blanks made another device, and an empty id was one."""
+    (tmp_path / "rows").mkdir()
+    path = tmp_path / "rows" / "x.csv"
+    path.write_text("meter,a\nm1,1\n m1 ,2\n007,3\nNA,4\n")
+    index = shard_folder(tmp_path / "rows", tmp_path / "a", device="meter", shards=1)
+    assert rows_of(index)["meter"].tolist() == ["007", "NA", "m1", "m1"]
+    path.write_text("meter,a\nm1,1\n,2\n")
+    with pytest.raises(InputError, match="1 row leaves it empty"):
+        shard_folder(tmp_path / "rows", tmp_path / "b", device="meter")
+    path.write_text("meter,a ,a\nm1,1,2\n")
+    with pytest.raises(InputError, match="blanks around the name of column 'a '"):
+        shard_folder(tmp_path / "rows", tmp_path / "b", device="meter")
 
 
 def test_two_do_not_sort_into_one_folder(folder, tmp_path):

@@ -1,6 +1,7 @@
 """Tables that are small on the disk and endless in memory, and ids that are whole numbers."""
 
 import gzip
+import json
 import zipfile
 
 import numpy as np
@@ -43,6 +44,29 @@ def test_a_text_that_repeats_counts_as_often_as_it_stands(tmp_path, packed):
     assert (tmp_path / "rows.parquet").stat().st_size < 40_000
     with pytest.raises(InputError, match="unpacks to more than"):
         read_frame(tmp_path / "rows.parquet")
+
+
+def test_a_text_that_repeats_in_a_folder_does_not_fill_the_memory(tmp_path, capsys):
+    """Half a megabyte took gigabytes."""
+    (tmp_path / "rows").mkdir()
+    path = tmp_path / "rows" / "rows.parquet"
+    texts = pa.table({"who": ["a" * 5_000] * 2_000, "x": np.zeros(2_000)})
+    pq.write_table(texts, path, compression="zstd")
+    assert path.stat().st_size < 40_000
+    out = ["--device", "who", "--out", str(tmp_path / "out")]
+    assert main(["shard", str(tmp_path / "rows"), *out]) == 2
+    assert "unpacks to more than" in capsys.readouterr().err
+    shard = {"file": "rows.parquet", "devices": 1, "rows": 2_000, "largest": 2_000}
+    shard |= {"first": "a" * 5_000, "last": "a" * 5_000}
+    index = {"format": 1, "device": "who", "columns": {"who": "string", "x": "double"}}
+    index |= {"shards": [shard]}
+    (tmp_path / "rows" / "shards.json").write_text(json.dumps(index))
+    assert main(["fit", str(tmp_path / "rows"), "--label", "x", *out]) == 2
+    assert "unpacks to more than" in capsys.readouterr().err
+    wide = pa.table({"who": [f"d{i}" for i in range(2_000)], "x": np.zeros(2_000)})
+    pq.write_table(wide, path)
+    (tmp_path / "rows" / "shards.json").unlink()
+    assert main(["shard", str(tmp_path / "rows"), *out]) == 0
 
 
 def test_many_different_texts_are_a_table(tmp_path):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SAMPLE = 1000  # texts of a column that are looked at
 MOSTLY = 0.95  # of them that must read as dates
+LONGEST = 100  # letters of a date; engines of patterns may take the square of the time
 _PARTED = r"\d[-/:.]\d|[A-Za-z]{3}.*\d{4}|\d{4}.*[A-Za-z]{3}"
 _CLOCK = re.compile(
     "(date|day|time|hour|minute|second|week|month|quarter|year|yr|period)"
@@ -93,6 +94,7 @@ def _are_dates(values: pd.Series) -> bool:
     step = max(1, len(present) // SAMPLE)
     some = present.iloc[::step].iloc[:SAMPLE].astype(object).map(str)
     # 20240531 and 5 read as dates too, and are as likely codes
+    some = some[some.str.len() <= LONGEST]
     some = some[some.str.contains(_PARTED, regex=True)]
     if len(some) < MOSTLY * min(len(present[::step]), SAMPLE) or not len(some):
         return False

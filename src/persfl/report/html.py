@@ -22,6 +22,7 @@ from typing import Any
 
 from persfl.files import write_whole
 from persfl.report.about_run import about_html
+from persfl.terminal import visible
 
 _FEDERATION = (
     '<p class="asked">This was a federation: every device\'s rows stayed where they are. '
@@ -68,7 +69,7 @@ def _advice(told: Mapping[str, Any]) -> str:
     """The rest of the headline: what to do, how, and how it is against own rows."""
     lines = [f'<p class="advice" id="advice">{_together(escape(told["advice"]))}</p>']
     if told["how"]:
-        lines.append(f'<pre id="how"><code>{escape(told["how"])}</code></pre>')
+        lines.append(f'<pre id="how"><code>{escape(visible(told["how"]))}</code></pre>')
     if told["alone"]:
         lines.append(f'<p id="alone">{_together(escape(told["alone"]))}</p>')
     return "\n".join(lines)

@@ -76,7 +76,7 @@ def _method(fitted: Fitted) -> str:
     )
     lines = [
         f"- Method: {fitted.ran}" + (f" ({settings})." if settings else "."),
-        f"- {_plain(fitted.notes[0])}",
+        *(f"- {_plain(note)}" for note in fitted.notes[:1]),
         f"- A model is {_code(repr(fitted.learner))}.",
         f"- Seed: {fitted.settings.seed}. The same seed gives the same models.",
     ]

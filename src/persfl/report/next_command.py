@@ -33,14 +33,15 @@ USUAL: dict[str, object] = {
 
 def next_command(spec: Mapping[str, Any], use: str, run: str) -> str:
     """The `persfl fit` of the same table by a simple way (a key of `METHODS_OF`), beside this run;
-    "" over a federation, which has no table, and where no command could name the columns.
+    "" over a federation, which has no table, where no command could name the columns, and of
+    modules in a file: the run may be somebody else's, and the command would run that file.
 
     >>> spec = {"table": "my rows.csv", "device": "city", "label": "y", "seed": 1}
     >>> print(next_command(spec, "centred", "run"))
     persfl fit 'my rows.csv' --device city --label y --seed 1 --method pooled --units centred --out
     run-pooled
     """
-    if spec.get("federated") or "table" not in spec:
+    if spec.get("federated") or "table" not in spec or ".py" in str(spec.get("model")):
         return ""
     if any("," in str(name) for name in spec.get("features", [])):
         return ""

@@ -18,6 +18,7 @@ from persfl.formats import reading
 from persfl.learners.storage.named_arrays import has_form
 from persfl.methods import METHODS
 from persfl.runs.moment_words import with_moments
+from persfl.runs.trust_notes import check_notes
 from persfl.trust import Trust
 from persfl.units import KINDS
 
@@ -32,6 +33,7 @@ PARTS = {
     "sampler": ("Nobody", "Thompson", "UCB", "Uniform"),
 }
 MOST_CLASSES = 10_000
+_LARGEST = 1e140  # error in the label's variance: its square is a number, too
 _MEASURED = ("held", "evidence", "spread", "error_own", "error_personal")
 
 # Words: JSON knows six types, and what is read is of exactly one of them
@@ -221,6 +223,7 @@ def trust_from(arrays: Arrays, devices: int) -> Trust:
     counts = np.stack([pairs.asked, pairs.answered, pairs.adopted])
     if not ((counts >= 0) & (counts < 2**53)).all():
         raise InputError("how often devices were asked must be counts.")
+    check_notes(trust.notes, len(targets))
     return trust
 
 
@@ -245,6 +248,15 @@ def truths_from(values: AnyArray, devices: int) -> AnyArray:
     return values
 
 
+def _refuse_odd_errors(name: str, values: Array, scale: float) -> None:
+    """Stop where an error, or what it falls by, is no number; NaN is where nothing was measured."""
+    size = np.abs(values[~np.isnan(values)])
+    most = 1.0 + 1e-9 if name.startswith("mistakes_") else min(_LARGEST * scale, 1e300)
+    below = not name.startswith("fall_") and (values < 0).any()
+    if below or not (size <= most).all():
+        raise InputError(f"{name} must be errors that were measured.")
+
+
 def worth_from(table: pd.DataFrame, words: Mapping[str, Any]) -> Worth:
     """What was measured, one row per device."""
     devices = words["devices"]
@@ -267,6 +279,9 @@ def worth_from(table: pd.DataFrame, words: Mapping[str, Any]) -> Worth:
         raise InputError("there must be a number of held-out rows for every device.")
     if "device" in columns:
         raise InputError("errors must not name devices.")
+    for name in columns:
+        values = table[name].to_numpy(dtype=np.float64, na_value=np.nan)
+        _refuse_odd_errors(name, values, scale)
     table = table.copy()
     table.insert(0, "device", pd.Series(devices, dtype=object))
     return with_moments(Worth(table, float(scale), classes), words["worth"])

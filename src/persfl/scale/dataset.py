@@ -11,7 +11,8 @@ from persfl.scale.shard_index import NAME, ShardIndex, is_unfinished
 from persfl.scale.shard_reader import TableColumns
 from persfl.scale.sharded_run import other_rows, refuse_foreign
 from persfl.scale.sharding import Say, shard_folder
-from persfl.scale.source_files import SourceFiles
+from persfl.scale.source_files import SourceFiles, told_of
+from persfl.sources.unpacking import refuse_packed_parquet
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class ParquetDataset:
                     f"these shards are by {index.device!r}, not by {self.device!r}. Name that"
                     " column as the device, or shard the rows again."
                 )
+            for shard in index.shards:
+                path = table / shard.file
+                if path.is_file():  # a worker that misses it says so
+                    with told_of(path):
+                        refuse_packed_parquet(path, texts=True)
             return index
         for folder in (place.parent, place):
             if folder.is_dir():

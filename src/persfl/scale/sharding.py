@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from persfl.checks import whole
+from persfl.checks import many, whole
 from persfl.errors import InputError
 from persfl.files import remove_empty, remove_regular
 from persfl.folder_locks import LOCK, holding
@@ -102,15 +102,19 @@ def _nothing(what: str, share: float) -> None:
 def _who_is_there(files: SourceFiles, say: Say) -> tuple[pa.Array, IntArray]:
     """All ids in order, and how many rows each has."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     known: Any = None
     for k, piece in enumerate(files.pieces([files.device])):
         say("counting devices", k)
         column = ids_column(piece[files.device])
-        if column.null_count:
+        gone = column.null_count
+        if not pa.types.is_integer(column.type):
+            gone += pc.sum(pc.equal(column, ""), min_count=0).as_py()
+        if gone:
             raise InputError(
-                f"column {files.device!r} must say whose row it is; {column.null_count} rows"
-                " leave it empty. Fill it in or drop those rows."
+                f"column {files.device!r} must say whose row it is; {many(gone, 'row')}"
+                f" {'leaves' if gone == 1 else 'leave'} it empty. Fill it in or drop those rows."
             )
         one = pa.table({"id": column, "rows": np.ones(len(column), dtype=np.int64)})
         both = one if known is None else pa.concat_tables([known, one])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from persfl.checks import named, some
 from persfl.errors import InputError, need
+from persfl.sources.unpacking import refuse_packed_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,7 +77,7 @@ class SourceFiles:
         waiting: list[Any] = []
         rows = 0
         with told_of(path):
-            for batch in _batches(path, self.schema, wanted):
+            for batch in _batches(path, self.schema, wanted, self.device):
                 waiting.append(batch)
                 rows += len(batch)
                 if rows >= PIECE:
@@ -130,9 +131,15 @@ def _columns_of(path: Path, device: str) -> pa.Schema:
     with told_of(path):
         if path.suffix.lower() in PARQUET:
             schema = pq.read_schema(path).remove_metadata()
+            refuse_packed_parquet(path, texts=True)
         else:
             with _open_csv(path, None) as reader:
                 schema = pa.schema([_wide(field, device) for field in reader.schema])
+    blank = [name for name in schema.names if name != name.strip()]
+    if blank and path.suffix.lower() not in PARQUET:
+        raise InputError(
+            f"{str(path)!r} has blanks around the name of column {blank[0]!r}. Remove them."
+        )
     twice = [name for name in schema.names if schema.names.count(name) > 1]
     if twice:
         raise InputError(f"{str(path)!r} has two columns {twice[0]!r}. Rename one.")
@@ -163,7 +170,9 @@ def _open_csv(path: Path, schema: pa.Schema | None) -> Any:
     )
 
 
-def _batches(path: Path, schema: pa.Schema, wanted: list[str]) -> Iterator[Any]:
+def _batches(
+    path: Path, schema: pa.Schema, wanted: list[str], device: str
+) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     if path.suffix.lower() in PARQUET:
@@ -171,7 +180,18 @@ def _batches(path: Path, schema: pa.Schema, wanted: list[str]) -> Iterator[Any]:
             yield from file.iter_batches(batch_size=PIECE, columns=wanted)
     else:
         with _open_csv(path, schema) as reader:
-            yield from reader
+            for batch in reader:
+                yield _without_blanks(batch, device)
+
+
+def _without_blanks(batch: Any, device: str) -> Any:
+    """A piece of a CSV whose ids have no blanks around them, as one that fits the memory is read."""
+    import pyarrow.compute as pc
+
+    at = batch.schema.get_field_index(device)
+    return batch.set_column(
+        at, batch.schema.field(at), pc.utf8_trim_whitespace(batch[device])
+    )
 
 
 def _refuse_kind(kind: pa.DataType, device: str) -> None:

@@ -58,8 +58,9 @@ def _refuse_packed_arrays(path: Path) -> None:
     _hold(path, total, _most_numbers(path))
 
 
-def refuse_packed_parquet(path: Path) -> None:
-    """Stop where a Parquet file unpacks to far more than its size.
+def refuse_packed_parquet(path: Path, *, texts: bool = False) -> None:
+    """Stop where a Parquet file unpacks to far more than its size; where it is read piece by piece,
+    only `texts` can make a piece too large.
 
     >>> import tempfile
     >>> import pandas as pd
@@ -70,19 +71,20 @@ def refuse_packed_parquet(path: Path) -> None:
     parquet = need("pyarrow.parquet", extra="parquet", why="reading a Parquet file")
     about = parquet.read_metadata(path)
     most = _most_numbers(path)
-    total = about.num_rows
+    total = 0 if texts else about.num_rows
     longest: dict[
         str, int
     ] = {}  # columns whose texts must be counted, how long one may be
     for group in map(about.row_group, range(about.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
             values = max(column.num_values, group.num_rows)
-            total += values * _WIDTHS.get(column.physical_type, 8)
+            if not texts:
+                total += values * _WIDTHS.get(column.physical_type, 8)
             # A text may stand in the file once and in every row of the table.
             size = column.total_uncompressed_size
             name = column.path_in_schema
-            texts = column.physical_type.endswith("BYTE_ARRAY")
-            if texts and values * size > most:
+            wide = column.physical_type.endswith("BYTE_ARRAY")
+            if wide and values * size > most:
                 longest[name] = max(size, longest.get(name, 1))
     _hold(path, total, most)
     if longest:
