@@ -10,7 +10,7 @@ from fitted_runs import rows
 from persfl.cli import main
 
 HEAVY = ["matplotlib", "numba", "scipy.cluster", "scipy.linalg", "scipy.optimize"]
-HEAVY += ["scipy.spatial", "scipy.stats", "sklearn", "torch"]
+HEAVY += ["scipy.spatial", "scipy.stats", "sklearn", "torch", "persfl.report"]
 READ = """
 import contextlib, io, json, sys
 from persfl.cli import main

@@ -302,7 +302,16 @@ def test_a_column_that_counts_rows_is_named(tmp_path, capsys):
     table.insert(0, "rownames", range(1, len(table) + 1))
     assert fit(tmp_path, table) == 0
     said = capsys.readouterr()
-    assert "column 'rownames' only counts the rows" in said.err
+    assert (
+        "column 'rownames' only counts the rows and is learned from all the same. Leave it out:"
+        " --drop rownames."
+    ) in said.err
+    twice = table.assign(again=table["rownames"])
+    assert fit(tmp_path, twice, name="twice") == 0
+    assert (
+        "columns 'rownames', 'again' only count the rows and are learned from all the same. Leave"
+        " them out: --drop rownames,again."
+    ) in capsys.readouterr().err
     assert "3 features (rownames, a, b)" in said.out
     assert fit(tmp_path, table.drop(columns="rownames"), name="other") == 0
     assert "only counts" not in capsys.readouterr().err

@@ -1014,3 +1014,13 @@ def test_a_column_by_its_number_is_a_sentence():
     table = town_table()
     with pytest.raises(InputError, match="X must be a table with the column 2"):
         PersonalizedRegressor(method=Own(), device=2).fit(table.to_numpy(), table["z"])
+
+
+def test_labels_of_another_number_of_rows_are_counted(table):
+    X, who = table[list("abcd")], table["who"]
+    for few in (table["y"][:100], table["y"][:100].to_numpy()):
+        with pytest.raises(
+            InputError,
+            match=rf"^there must be one label per row. Got {len(X)} rows and 100 labels\.$",
+        ):
+            PersonalizedRegressor(holdout=0).fit(X, few, devices=who)

@@ -148,3 +148,27 @@ def test_shares_of_devices_are_said_of_the_rows_held_back():
     share = round(100 * (worth.error("own") > worth.error("personal")).mean())
     said = f"On those rows {share} % of devices had less error than alone"
     assert said in headline(worth).alone
+
+
+def test_errors_that_tables_show_as_none_are_none():
+    """A column that tells the label: one of two errors of 0.0000 is not 100 % lower."""
+    tiny = {"own": 1e-9, "pooled": 1e-7, "tuned": 1e-9, "personal": 1e-5}
+    worth = judged(classes=3, base=0.6, **tiny)
+    mistakes = {f"mistakes_{arm}": 0.0 for arm in worth.arms}
+    worth = Worth(worth.table.assign(**mistakes), 1.0, 3)
+    told = headline(worth)
+    assert told.found.startswith("Nothing is left to remove: personalizing and the")
+    assert told.advice.startswith("Use own rows only instead: it is simpler")
+    assert (told.use, told.says) == ("own", "no clear difference")
+    for entry in worth.summary()[1:-1]:
+        assert (entry["gain"], entry["low"], entry["high"]) == (0, 0, 0)
+        assert (entry["better"], entry["worse"]) == (0, 0)
+    assert worth.summary()[0]["says"] == "helps"
+
+
+def test_a_flawless_simple_way_is_used_itself():
+    tiny = judged(base=1, own=1e-9, pooled=1e-9, personal=1e-9)
+    same = tiny.table.assign(error_personal=tiny.table["error_pooled"])
+    told = headline(Worth(same, 1.0, 0))
+    assert told.advice == "Use these models."
+    assert told.use == ""

@@ -14,7 +14,6 @@ from persfl.evaluation.headline import expected_words, headline
 from persfl.evaluation.verdicts import Worth
 from persfl.evaluation.who_helps import pairs_known
 from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
-from persfl.report.next_command import next_command
 from persfl.runs.run_folder import Folder
 from persfl.terminal import visible
 
@@ -64,7 +63,11 @@ def print_advice(told: Headline, out: Path) -> None:
     """What to do, and the command for it where there is one."""
     if told.advice:
         print(f"\n{told.advice}")
-    how = next_command(Folder.open(out).spec, told.use, str(out)) if told.use else ""
+    if not told.use:
+        return
+    from persfl.report.next_command import next_command  # with all of the report
+
+    how = next_command(Folder.open(out).spec, told.use, str(out))
     if how:
         print(f"  {visible(how)}")
 

@@ -11,7 +11,7 @@ from persfl.checks import many
 from persfl.commands import method_comparison
 from persfl.commands.answers import print_errors, seconds
 from persfl.commands.progress import Progress
-from persfl.commands.run_output import check_out
+from persfl.commands.run_tables import check_out
 from persfl.commands.table_fit import estimator_for, print_remarks
 from persfl.commands.table_rows import read_rows
 from persfl.estimators.personalized import rows_by_device

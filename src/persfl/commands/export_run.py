@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from persfl.commands.run_output import check_out, model_of
+from persfl.commands.run_output import model_of
+from persfl.commands.run_tables import check_out
 from persfl.errors import InputError
 from persfl.exports.onnx_file import onnx_fleet
 from persfl.exports.plain_device import plain_estimator

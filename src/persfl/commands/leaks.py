@@ -8,7 +8,8 @@ import math
 from pathlib import Path
 
 from persfl.commands.progress import table
-from persfl.commands.run_output import model_ids, model_of, read_like_fit
+from persfl.commands.run_output import model_of
+from persfl.commands.run_tables import model_ids, read_like_fit
 from persfl.fitting.fitted import Fitted
 from persfl.lab.leak_meter import NONE, Leak, leaks_of
 from persfl.methods import Private

@@ -23,7 +23,7 @@ from persfl.commands.row_predictors import (
     filled,
     predictor_of,
 )
-from persfl.commands.run_output import check_out, model_ids
+from persfl.commands.run_tables import check_out, model_ids
 from persfl.errors import InputError, need
 from persfl.files import write_whole
 from persfl.run_kinds import is_sharded

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from persfl.checks import named
 from persfl.column_checks import refuse_text
-from persfl.commands.run_output import read_like_fit
+from persfl.commands.run_tables import read_like_fit
 from persfl.commands.user_module import load_module
 from persfl.errors import InputError, UnseenWarning
 from persfl.fitting.fitted import Fitted

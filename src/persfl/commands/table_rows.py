@@ -221,5 +221,8 @@ def _counting(X: pd.DataFrame) -> str:
     if not found or len(X) < 10:
         return ""
     what = those(found, "only counts", "only count", thing="column")
+    be, it = ("is", "it") if len(found) == 1 else ("are", "them")
     drop = f"--drop {','.join(found)}"
-    return f"{what} the rows and is learned from all the same. Leave it out: {drop}."
+    return (
+        f"{what} the rows and {be} learned from all the same. Leave {it} out: {drop}."
+    )

@@ -28,7 +28,8 @@ class Advice(NamedTuple):
     """The best simple alternative and the verdict against it; which arm to use ("" where nothing
     predicts clearly better than the base rate), and whether the other would clearly be worse: if
     not, the two cannot be told apart.
-    `itself` is the simple way that the method itself is, "" where models are personalized.
+    `itself` is the simple way that the method itself is, "" where models are personalized;
+    `flawless` where neither has an error to speak of: then the simpler one is the one to use.
     """
 
     best: str
@@ -36,6 +37,7 @@ class Advice(NamedTuple):
     use: str
     clear: bool
     itself: str = ""
+    flawless: bool = False
 
 
 def advice(worth: Worth) -> Advice | None:
@@ -66,7 +68,10 @@ def advice(worth: Worth) -> Advice | None:
         # the one may beat the base rate though the two cannot be told apart
         use = best if _predicts(worth, best) else ""
         clear = False
-    return Advice(best, verdict, use, clear, itself)
+    flawless = worth.without_error(best) and worth.without_error(PERSONAL)
+    if flawless:
+        use, clear = (PERSONAL, True) if itself else (best, False)
+    return Advice(best, verdict, use, clear, itself, flawless)
 
 
 def _predicts(worth: Worth, arm: str) -> bool:

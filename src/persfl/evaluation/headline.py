@@ -149,6 +149,11 @@ def _found(told: Advice, name: str, rows: int, words: Words) -> str:
         said = f"A simple way does better than {words.doing}: {name}"
         return f"{said}; {less} ({ends}), {measured}."
     said = f"No clear difference between {words.doing} and {rival}"
+    if told.flawless:
+        return (
+            f"Nothing is left to remove: {words.doing} and {rival}, predict all but without error,"
+            f" {measured}."
+        )
     if percent(verdict.gain) == percent(0.0):
         return f"{said}: errors are alike ({ends}){most}, {measured}."
     change = less if verdict.gain < 0 else f"{words.it_removes} {removed}"
@@ -193,6 +198,8 @@ def heads_told(verdict: Verdict) -> str:
 def _advised(worth: Worth, told: Advice, words: Words) -> str:
     """What to do."""
     name = worth.name(told.best)
+    if told.flawless and not told.itself:
+        return f"Use {name} instead: it is simpler, and has no error to speak of."
     if not told.use:
         base = worth.name("base")
         return (

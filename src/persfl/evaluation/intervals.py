@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 DRAWS = 1000  # of the bootstrap over devices
 CHANCE = 0.05  # of what is called no chance
+# an error that tables show as 0.0000 is none, whatever is how many times another
+NO_ERROR = 5e-5
 _AT_ONCE = 2**21  # numbers that are drawn together
 
 # d of an error 4,000 times the rival's: intervals of very few devices end here
@@ -84,12 +86,11 @@ def over_devices(
 ) -> Verdict:
     """Errors of a rival and of personalized models, device by device: what may be said of all.
 
-    The gain is that of the mean errors. `fall` are per device what both errors are expected to fall
-    by, with all rows to learn from: their means are taken off, up to the shares `most` of the
-    errors. Since that is a guess, the interval
-    reaches over both, with and without it. `moments` are what rows share beside their devices, over
-    which the interval reaches too. The same errors give the same interval: draws depend on
-    nothing else.
+    The gain is that of the mean errors; errors below `NO_ERROR` differ by nothing. `fall` are per
+    device what both errors are expected to fall by, with all rows to learn from: their means are
+    taken off, up to the shares `most` of the errors. Since that is a guess, the interval reaches
+    over both, with and without it. `moments` are what rows share beside their devices, over which
+    the interval reaches too. The same errors give the same interval: draws depend on nothing else.
 
     >>> rival = np.linspace(0.8, 1.2, 20)
     >>> over_devices(rival, rival / 2).says
@@ -97,6 +98,8 @@ def over_devices(
     >>> few = np.where(np.arange(20) < 5, 9.0, 0.0)
     >>> over_devices(rival + few, rival * 1.1).says
     'better on average, worse for most'
+    >>> over_devices(rival * 1e-9, rival * 1e-6).says
+    'no clear difference'
     """
     n = len(rival)
     if not n:
@@ -115,9 +118,10 @@ def over_devices(
         high = max(end[1] for end in ends)
         if moments is not None:
             low, high = map(float, moments.ends(gain, low, high))
-    factor = np.divide(kept, mean, out=np.ones(2), where=mean > 0)
-    difference = errors[0] * factor[0] - errors[1] * factor[1]
-    measured = errors[0] - errors[1]
+    factor = np.divide(kept, mean, out=np.ones(2), where=mean > NO_ERROR)
+    seen = np.maximum(errors, NO_ERROR)
+    difference = seen[0] * factor[0] - seen[1] * factor[1]
+    measured = seen[0] - seen[1]
     chance, by_rank = _ranks(difference)
     heads = _heads(difference)
     if heads != _heads(measured):
@@ -136,7 +140,8 @@ def _levels(errors: Array, falls: Array, most: Array) -> Array:
     these shares.
     """
     share = most.reshape(2, *[1] * (errors.ndim - 1))
-    return np.asarray(np.clip(errors - falls, errors * (1 - share), errors))
+    left = np.clip(errors - falls, errors * (1 - share), errors)
+    return np.asarray(np.maximum(left, NO_ERROR))
 
 
 def _interval(errors: Array, falls: Array, most: Array) -> tuple[float, float]:

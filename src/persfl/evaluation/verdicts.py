@@ -40,7 +40,13 @@ from persfl.evaluation.device_gains import (
     similar_gains,
 )
 from persfl.evaluation.few_false import few_false, luck_of_mean
-from persfl.evaluation.intervals import Verdict, gains_of, over_devices, percent
+from persfl.evaluation.intervals import (
+    NO_ERROR,
+    Verdict,
+    gains_of,
+    over_devices,
+    percent,
+)
 
 if TYPE_CHECKING:
     from persfl.evaluation.shared_moments import SharedMoments
@@ -120,7 +126,12 @@ class Worth:
     def small(self) -> float:
         """The error below which a device's errors are told as errors."""
         own = self.error("own")
-        return SMALL * float(np.nanmean(own)) if np.isfinite(own).any() else 0.0
+        usual = float(np.nanmean(own)) if np.isfinite(own).any() else 0.0
+        return max(SMALL * usual, NO_ERROR)
+
+    def without_error(self, arm: str) -> bool:
+        """Whether an arm has no error to speak of: tables show it as 0.0000."""
+        return bool(np.nanmean(self.error(arm)) < NO_ERROR)
 
     def fall(self, arm: str) -> Array | None:
         """(devices,) what an error is expected to fall by with all rows to learn from; NaN where it

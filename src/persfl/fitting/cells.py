@@ -33,11 +33,31 @@ def one_each(labels: ArrayLike, matrix: Array) -> NDArray[Any]:
     from sklearn.utils.validation import column_or_1d
 
     y: NDArray[Any] = column_or_1d(labels, warn=True)
-    if len(y) != len(matrix):
-        raise InputError(
-            f"there must be one label per row. Got {len(matrix)} rows and {len(y)} labels."
-        )
+    refuse_uneven(matrix, y)
     return y
+
+
+def refuse_uneven(table: Any, labels: Any) -> None:
+    """Stop where rows and labels differ in number. What is neither table nor list is left to
+    scikit-learn's own checks.
+
+    >>> refuse_uneven([[0.0], [1.0]], [1, 2])
+    >>> refuse_uneven([[0.0], [1.0]], [1, 2, 3])
+    Traceback (most recent call last):
+    ...
+    persfl.errors.InputError: there must be one label per row. Got 2 rows and 3 labels.
+    """
+    try:
+        rows, many = (
+            values.shape[0] if hasattr(values, "shape") else len(values)
+            for values in (table, labels)
+        )
+    except (TypeError, IndexError):
+        return
+    if rows != many:
+        raise InputError(
+            f"there must be one label per row. Got {rows} rows and {many} labels."
+        )
 
 
 def row_weights(weight: ArrayLike | None, rows: int) -> Array:

@@ -27,6 +27,7 @@ from persfl.fitting.judging import Judged, Rivals, judge
 from persfl.fitting.newcomers import newcomers
 from persfl.fitting.quick_removal import quick_removal
 from persfl.fitting.setup import FitSettings, Setup, chosen
+from persfl.fitting.telling_columns import telling
 from persfl.methods import Blend
 from persfl.training.state import Keep, Pace, State
 from persfl.trust import Trust
@@ -88,7 +89,7 @@ def fit_fleet(
         *judged.notes,
         *(date_notes(dates, rows, setup.classes, order) if held else []),
         *notes.chosen_for_later(order, seen),
-        *notes.telling(rows, schema.columns, setup.classes),
+        *telling(rows, schema),
         *notes.halving(state, "the final run"),
         *notes.grown(found),
         *notes.kindred(found),

@@ -51,8 +51,6 @@ OWN_IS_SAFER = (
 NOTHING = 1e-6
 
 
-LOOKED = 10_000  # rows at most, or twice as many, in which columns are compared with the label
-MANY_VALUES = 20  # different labels that no column is in the order of by chance
 ALONE = "There is one device, so there was nobody to ask."
 
 
@@ -162,34 +160,6 @@ def chosen_for_later(told: RowOrder, seen: RowOrder) -> list[str]:
     return [
         "Rows seem to go on in time, so models were chosen for rows that come next. If the rows to"
         " be predicted lie among these, a fit of the table with its rows shuffled may do better."
-    ]
-
-
-def telling(rows: Devices, names: Sequence[str], classes: int) -> list[str]:
-    """Columns in the label's own order, row for row: no feature does that by chance.
-
-    >>> from persfl.devices import Devices
-    >>> y = np.random.default_rng(0).normal(size=90)
-    >>> X = np.column_stack([y[::-1], np.exp(y)])
-    >>> rows = Devices(X, y, np.ones(90), np.array([0, 40, 90]), ["a", "b"])
-    >>> telling(rows, ["noise", "copy"], 0)[0][:37]
-    "Column 'copy' is in the label's order"
-    """
-    step = max(1, len(rows.y) // LOOKED)
-    label = rows.y[::step]
-    order = np.argsort(label, kind="stable")
-    values = len(np.unique(label))
-    if classes or values < MANY_VALUES:
-        return []
-    X = rows.X[::step][order]
-    steps = np.diff(X, axis=0)
-    sorted_ones = (steps >= 0).all(axis=0) | (steps <= 0).all(axis=0)
-    return [
-        f"Column {names[k]!r} is in the label's order, row for row: it may be the label in other"
-        " units. If it is not known when predicting, leave it out (command line: --drop"
-        f" {names[k]})."
-        for k in np.flatnonzero(sorted_ones).tolist()
-        if 2 * len(np.unique(X[:, k])) >= values
     ]
 
 

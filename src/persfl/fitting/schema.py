@@ -26,6 +26,7 @@ from persfl.fitting.cells import (
     named_table,
     one_each,
     refuse_giants,
+    refuse_uneven,
     row_weights,
 )
 from persfl.fitting.date_columns import DateColumn, date_columns
@@ -196,6 +197,7 @@ def learn_table(
     else:
         if frame is not None:
             refuse_missing(frame)
+        refuse_uneven(X, y)
         matrix, y = validate_data(
             reader,
             X,
