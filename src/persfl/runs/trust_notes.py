@@ -1,4 +1,6 @@
-"""What a method noted of its run beside counts, as a folder tells it: looked at before it is shown."""
+"""What a method noted of its run beside counts, as a folder tells it: looked at before it is
+shown.
+"""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def _batches(
 
 
 def _without_blanks(batch: Any, device: str) -> Any:
-    """A piece of a CSV whose ids have no blanks around them, as one that fits the memory is read."""
+    """A piece of a CSV whose ids have no blanks around them, as in one process."""
     import pyarrow.compute as pc
 
     at = batch.schema.get_field_index(device)
