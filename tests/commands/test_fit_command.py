@@ -1,11 +1,14 @@
 """Fitting on the command line: places, words, and what is written for spreadsheets."""
 
+import argparse
+
 import numpy as np
 import pandas as pd
 import pytest
 from fitted_runs import fit, predicted, rows
 
 from persfl.cli import main
+from persfl.commands.run_output import list_pairs
 from persfl.runs import load_model
 from persfl.spreadsheets import harmless, quoted
 
@@ -85,6 +88,24 @@ def test_no_text_begins_like_a_formula(beginning):
     )
     assert made["t"].tolist() == [f"'{beginning}x", "y"]
     assert made["n"].tolist() == [-1, 2]
+
+
+def test_a_peer_whose_answers_nobody_took_is_not_called_adopted(tmp_path, capsys):
+    assert fit(tmp_path, rows(devices=3, each=8)) == 0
+    found = load_model(tmp_path / "run").helpers_
+    mine = argparse.Namespace(device="d0", top=1)
+    capsys.readouterr()
+    list_pairs(found[found["device"] == "d0"].assign(adopted=0.0), mine)
+    assert "2 peers that d0 asked, of whom it adopted nobody" in capsys.readouterr().out
+    everybody = argparse.Namespace(device=None, top=9)
+    list_pairs(found.assign(adopted=0.0), everybody)
+    said = capsys.readouterr().out
+    assert said == "No device adopted what a single peer answered.\n"
+    some = found["adopted"].where(found["device"] == "d1", 0.0)
+    list_pairs(found.assign(adopted=some), everybody)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:2]] == ["d1"]
+    assert lines[2:4] == ["", "each device's most adopted peer"]
 
 
 def test_a_method_that_asks_nobody_has_no_helpers_and_says_so(tmp_path, capsys):

@@ -172,3 +172,27 @@ def test_a_flawless_simple_way_is_used_itself():
     told = headline(Worth(same, 1.0, 0))
     assert told.advice == "Use these models."
     assert told.use == ""
+
+
+def test_the_only_rival_was_not_picked_among_several():
+    """Two devices of a federation: ranks of two tell nothing, and own rows are the only rival."""
+    table = pd.DataFrame(
+        {"error_own": [0.011, 0.0112], "error_personal": [0.23, 0.234]}
+    )
+    worth = Worth(table.assign(held=10), 1.0, 0)
+    assert worth.summary()[0]["says"].startswith("hurts")
+    found = advice(worth)
+    assert (found.use, found.clear) == ("own", True)
+    told = headline(worth)
+    assert told.found.startswith("A simple way does better than personalizing")
+    assert told.advice == "Use own rows only instead."
+
+
+def test_errors_that_hardly_differ_ask_for_no_more_rows():
+    base = 4 * BESIDE
+    for hair, ends in ((0.001, "at most."), (0.5, "tell them apart.")):
+        noise = np.exp(hair * np.random.default_rng(1).normal(size=24))
+        table = pd.DataFrame({"error_base": base, "error_own": BESIDE})
+        table = table.assign(error_personal=BESIDE * noise, held=5)
+        told = headline(Worth(table, 1.0, 0))
+        assert told.advice.endswith(ends), told

@@ -47,7 +47,7 @@ def test_where_the_named_matter_it_is_said_by_how_much():
     rises = Rise(0.17, 0.12, 0.22), Rise(0.01, -0.02, 0.04), Rise(0.16, 0.1, 0.2)
     found = Removal(*rises, 10, 25, 12)
     assert found.sentence.startswith(
-        "Without the 10 devices named for each, errors rise by 17 % (12 % to 22 %);"
+        "Without the 10 devices that seem most like each, errors rise by 17 % (12 % to 22 %);"
     )
 
 
@@ -65,20 +65,21 @@ def test_large_rises_are_factors():
 def test_where_nobody_matters_more_it_is_said():
     rise = Rise(0.01, -0.02, 0.04)
     found = Removal(rise, rise, Rise(0.0, -0.03, 0.03), 10, 25, 12)
-    said = (
-        "The 10 devices named for each matter little more than any other 10, if at all"
-    )
+    said = "The 10 devices that seem most like each matter little more than any other 10, if at all"
     assert found.sentence.startswith(said)
     assert "where others help, it is the fleet as a whole" in found.sentence
     wide = found._replace(difference=Rise(0.08, -0.07, 0.31))
     assert "cannot be told" in wide.sentence
+    # clear, and too little for anybody to see
+    hair = found._replace(difference=Rise(0.002, 0.001, 0.003))
+    assert hair.sentence.startswith(said)
 
 
 def test_errors_that_fall_without_the_named_are_said_to_fall():
     fall = Rise(-0.07, -0.12, -0.02)
     found = Removal(fall, Rise(0.0, -0.05, 0.01), fall, 10, 11, 51)
-    assert "Without those named errors fall by 7 % (2 % to 12 %)" in found.sentence
-    assert "without random ones they rise by 0 % (" in found.sentence
+    assert "Without them errors fall by 7 % (2 % to 12 %)" in found.sentence
+    assert "without random ones they change by 0 % (" in found.sentence
 
 
 def test_it_takes_out_by_the_clock_of_the_fit():

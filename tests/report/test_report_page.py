@@ -829,6 +829,28 @@ def test_nobody_asked_is_said_instead_of_an_empty_map(opened):
     assert "asked nobody" in page.text("#device")
 
 
+def test_a_map_of_nothing_is_a_sentence(opened):
+    info = example_info(devices=8)
+    values = info["help"]["matrix"]["values"]
+    info["help"]["matrix"]["values"] = [[0.0] * len(row) for row in values]
+    page = opened(info)
+    said = page.text("#whom-lead")
+    assert said.startswith(
+        "No device took anything of what a single other one answered."
+    )
+    assert said.endswith(info["help"]["said"])
+    assert page.js("return document.querySelectorAll('#heat').length") == 0
+
+
+def test_small_errors_are_counted_as_such_in_the_key(opened):
+    info = example_info(devices=8)
+    info["worth"]["device"]["small"] = [False] * 8
+    key = "#gain-figure .key"
+    assert "or both errors are small" not in opened(info).text(key)
+    info["worth"]["device"]["small"][0] = True
+    assert "or both errors are small" in opened(info).text(key)
+
+
 def test_what_answers_give_away(opened):
     info = example_info(devices=3)
     page = opened(info)

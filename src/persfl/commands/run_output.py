@@ -95,19 +95,32 @@ def list_helpers(chosen: argparse.Namespace) -> int:
     if chosen.json:
         print(found.to_json(orient="records"))
         return 0
+    list_pairs(found, chosen)
+    print(kinds_of(fitted))
+    if fitted.depends is not None:
+        print(f"{fitted.depends.sentence} {QUICK}")
+    return 0
+
+
+def list_pairs(found: pd.DataFrame, chosen: argparse.Namespace) -> None:
+    """Those whom a device asked, or of each device the one that it took most from."""
     what = f"{len(found)} peers that {chosen.device} asked, most adopted first"
+    if not found["adopted"].any():
+        what = (
+            f"{len(found)} peers that {chosen.device} asked, of whom it adopted nobody"
+        )
     if chosen.device is None:
+        found = found[found["adopted"] > 0]
         found = found.groupby("device", sort=False, observed=True).head(1)
         what = "each device's most adopted peer"
+    if not len(found):
+        print("No device adopted what a single peer answered.")
+        return
     lines = found.head(chosen.top).itertuples(index=False)
     table((*_HEAD, "verdict"), [_cells(line) for line in lines])
     more = len(found) - chosen.top
     print(f"\n{what}" + (f"; {more} more: --top {len(found)}" if more > 0 else ""))
     print(_LEGEND)
-    print(kinds_of(fitted))
-    if fitted.depends is not None:
-        print(f"{fitted.depends.sentence} {QUICK}")
-    return 0
 
 
 def _rows_of_fit(

@@ -61,7 +61,8 @@ def advice(worth: Worth) -> Advice | None:
         return None
     best = min(known, key=lambda arm: known[arm].gain)
     verdict = known[best]
-    beaten = verdict.high < 0 and verdict.chance < CHANCE / len(known)
+    picked = len(known) > 1
+    beaten = verdict.high < 0 and not (picked and verdict.chance >= CHANCE / len(known))
     use = best if beaten else PERSONAL
     clear = verdict.low > 0 or beaten
     if not _predicts(worth, use):

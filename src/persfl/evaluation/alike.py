@@ -127,7 +127,7 @@ def what_was_found(found: Alike, codes: IntArray) -> str:
 
     >>> nothing = Alike(np.zeros(0), False, False, True)
     >>> what_was_found(nothing, np.zeros(0, dtype=int))
-    'No kinds found: nobody can be told to be more like a device than the others are.'
+    'No kinds found: it cannot be told which devices are more alike than others.'
     """
     if found.whole and not found.kinds and not found.known:
         return (
@@ -137,7 +137,7 @@ def what_was_found(found: Alike, codes: IntArray) -> str:
     if found.whole and not found.kinds:
         return "No kinds found: all devices are alike, and what helps is the fleet as a whole."
     if not found.kinds:
-        return "No kinds found: nobody can be told to be more like a device than the others are."
+        return "No kinds found: it cannot be told which devices are more alike than others."
     helps = int((codes == HELPS).sum())
     hurts = int((codes == HURTS).sum())
     if not hurts:

@@ -13,6 +13,7 @@ from persfl.checks import many as counted
 from persfl.evaluation.intervals import percent
 
 LITTLE = 0.1  # a rise by less is no reason to name anybody
+SHOWN = 0.005  # a smaller one is shown as 0 %
 FLEET = "where others help, it is the fleet as a whole"
 
 
@@ -35,8 +36,12 @@ class Rise(NamedTuple):
 
         >>> Rise(0.17, 0.12, 0.22).words, Rise(-0.07, -0.12, -0.02).words
         ('rise by 17 % (12 % to 22 %)', 'fall by 7 % (2 % to 12 %)')
+        >>> Rise(0.001, -0.02, 0.03).words
+        'change by 0 % (−2 % to 3 %)'
         """
-        if percent(self.rise) in (percent(0.0), percent(abs(self.rise))):
+        if percent(self.rise) == percent(0.0):
+            return f"change by {self}"
+        if self.rise > 0:
             return f"rise by {self}"
         return f"fall by {Rise(-self.rise, -self.high, -self.low)}"
 
@@ -59,8 +64,8 @@ class Removal(NamedTuple):
 
     @property
     def matters(self) -> bool:
-        """Whether those that are named matter clearly more than others."""
-        return self.difference.low > 0
+        """Whether those that are named matter clearly more than others, by what can be shown."""
+        return self.difference.low >= SHOWN
 
     @property
     def sentence(self) -> str:
@@ -69,29 +74,29 @@ class Removal(NamedTuple):
         of = f"measured on unseen rows of {counted(self.targets, 'device')}"
         if self.matters:
             return (
-                f"Without the {devices} named for each, errors {self.named.words};"
+                f"Without the {devices} that seem most like each, errors {self.named.words};"
                 f" without as many random ones they {self.random.words}; {of}."
             )
         found = (
-            f"Without those named errors {self.named.words}, without random ones they"
+            f"Without them errors {self.named.words}, without random ones they"
             f" {self.random.words}; {of}."
         )
         if self.difference.high <= LITTLE:
             return (
-                f"The {devices} named for each matter little more than any other {self.many}, if at"
-                f" all: {FLEET}. {found}"
+                f"The {devices} that seem most like each matter little more than any other"
+                f" {self.many}, if at all: {FLEET}. {found}"
             )
         return (
-            f"Whether the {devices} named for each matter more than any other {self.many} cannot be"
-            f" told. {found}"
+            f"Whether the {devices} that seem most like each matter more than any other {self.many}"
+            f" cannot be told. {found}"
         )
 
     @property
     def of_one(self) -> str:
         """What may be said to one device, which has too few rows to be measured alone."""
         changes = (
-            f"over all devices errors {self.named.words} without the {self.many} named for each,"
-            f" and {self.random.words} without random ones"
+            f"over all devices errors {self.named.words} without the {self.many} that seem most"
+            f" like each, and {self.random.words} without random ones"
         )
         if self.matters:
             return f"Yes: {changes}."

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from persfl.evaluation.verdicts import Worth
 
 NOTHING = "No rows were held back, so nothing was measured."
+ALIKE = 0.1  # a difference of errors that decides little
 TO_COME = " for as many rows to come:"
 EXPECTED = (
     "Errors are those of models without the rows held back. What personalizing removes is as"
@@ -216,4 +217,8 @@ def _advised(worth: Worth, told: Advice, words: Words) -> str:
     first, second = words.models, name  # the lower error comes first
     if told.verdict.gain < 0:
         first, second = second, first
+    apart = max(-told.verdict.low, told.verdict.high)
+    if apart <= ALIKE:
+        most = f"by the interval their errors differ by {percent(apart)} at most"
+        return f"Use {first} or {second}: {most}."
     return f"Use {first} or {second}: more rows would tell them apart."

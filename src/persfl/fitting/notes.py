@@ -104,9 +104,10 @@ def warn_thin(setup: Setup, rows: Devices) -> None:
         if (rows.X[:, j] == rows.X[0, j]).all()
     ]
     if same:
+        that, it = ("that", "it") if len(same) == 1 else ("those", "them")
         warn(
-            f"{those(same, 'has', 'have', thing='column')} the same value in every row, "
-            "so nothing can be learned from that. Leave it out."
+            f"{those(same, 'has', 'have', thing='column')} the same value in every row, so nothing"
+            f" can be learned from {that}. Leave {it} out."
         )
 
 

@@ -46,14 +46,10 @@ def counted_devices(n: int, column: str) -> str:
     ...     counted_devices(1, "class"),
     ... )
     ('26 subjects', '46 cities', '1 class')
-    >>> (
-    ...     counted_devices(3, "boxes"),
-    ...     counted_devices(3, "station_id"),
-    ...     counted_devices(3, "ID"),
-    ... )
-    ('3 boxes', '3 devices', '3 devices')
+    >>> [counted_devices(3, name) for name in ("boxes", "station_id", "ID", "countyid")]
+    ['3 boxes', '3 devices', '3 devices', '3 devices']
     """
-    if not re.fullmatch("[A-Za-z]{3,24}", column):
+    if not re.fullmatch("[A-Za-z]{3,24}", column) or re.search("(?i)...id$", column):
         return many(n, "device")
     word = column.lower()
     return f"{n:,} {word if n == 1 else _plural(word)}"

@@ -420,7 +420,8 @@
       .sort((a, b) => measured.gain[b] - measured.gain[a]);
     const counts = { lower: 0, same: 0, unknown: 0 };
     for (let i = 0; i < n; i++) counts[gainKind(i)]++;
-    const meaning = { lower: "helps here", same: "not enough own rows to tell", unknown: "not measured" };
+    const little = ids.some((_, i) => tiny(i)) ? ", or both errors are small" : "",
+      meaning = { lower: "helps here", same: `not enough own rows to tell${little}`, unknown: "not measured" };
     put(
       "gain-lead",
       worth.expected
@@ -987,6 +988,11 @@
       figure.remove();
       return;
     }
+    if (!values.some(row => row.some(x => x > 0))) {
+      put("whom-lead", "No device took anything of what a single other one answered. ", h("strong", { id: "kinds" }, help.said));
+      figure.remove();
+      return;
+    }
     put(
       "whom-lead",
       "Each row is a device that asks, each column a device that answers. The stronger its colour, the more of ",
@@ -1436,7 +1442,7 @@
         "depends-lead",
         nobody
           ? "Nobody was asked, so nobody can be missed."
-          : "Whether models depend on the devices named for them was not measured in this run. persfl helpers RUN --prove --table TABLE measures it.",
+          : "Whether models depend on the devices that seem most like them was not measured in this run. persfl helpers RUN --prove --table TABLE measures it.",
       );
       return;
     }
@@ -1445,7 +1451,7 @@
       found
         ? [
             h("strong", { id: "depends-said" }, found.sentence),
-            ` The fleet was fitted ${many(found.refits, "time")} without trees, each time without the devices named for one device.`,
+            ` The fleet was fitted ${many(found.refits, "time")} without trees, each time without the devices that seem most like one device.`,
           ]
         : null,
     );
