@@ -27,6 +27,7 @@ from persfl.methods.mixed.class_home import Centres, ClassHome
 from persfl.methods.mixed.class_newton import Bend, newton_centre
 from persfl.methods.mixed.class_rule import class_rule
 from persfl.runs import load_model
+from persfl.types import Data
 from persfl.wire import Terms, pack, unpack
 
 TWO = {"loss": "logistic", "intercept": True}
@@ -316,3 +317,22 @@ def test_who_tells_no_sums_is_left_out_and_has_a_model():
     assert pooling.ask([Letter(0, question)]) == [{}]
     with pytest.raises(InputError, match="no device tells sums over its rows"):
         site_of(rows, terms, homes=shut).blended()
+
+
+def test_units_that_a_liar_has_spoilt_do_not_hide_what_own_rows_say():
+    """In columns 50 times as small, own models by a usual prior were as bad as the fleet's."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    y = (X @ [3.0, -2.0] + 0.5 * rng.logistic(size=40) > 0) + 0.0
+    part = np.arange(40) % 5
+    shares = np.full(8, 1e-9)
+    shares[1] = 1 - 7e-9  # even chances
+    learner = Terms(columns=("a", "b"), settings=TWO, classes=2).learner()
+    losses = []
+    for size in (1.0, 0.02):
+        one = Data(size * X, y)
+        own = ClassHome(alone(one), part, classes=2, level=True, ordered=False)
+        found = own.mixed(Centres(1.0, np.zeros((6, 3, 2)), None), shares)
+        model = found.model[:, 1] - found.model[:, 0]
+        losses.append(float(learner.loss(model, one)))
+    assert losses[1] <= 1.5 * losses[0] < 0.5 * np.log(2)

@@ -23,7 +23,7 @@ from persfl import (
     personalize,
 )
 from persfl.cli import main
-from persfl.errors import InputError
+from persfl.errors import InputError, NotReady
 from persfl.evaluation.split import split
 from persfl.evaluation.trials import run_trial
 from persfl.federation.conduct import conduct
@@ -425,6 +425,37 @@ def test_target_at_home_from_a_plan(tmp_path):
     assert kinds == {"answer", "describe", "sums"}  # nobody else scored or adopted
 
 
+class Claiming:
+    """A device that says after so many messages that something of its owner's forbids more."""
+
+    def __init__(self, inner, code, after):
+        self.inner, self.code, self.after = inner, code, after
+
+    def reply(self, kind, body):
+        self.after -= 1
+        reply = self.inner.reply(kind, body)
+        return reply if self.after >= 0 else pack({"code": self.code, "device": ""})
+
+
+@pytest.mark.parametrize("method", ["paper", "kin"])
+def test_who_is_asked_alone_and_falls_silent_ends_no_run(method, tmp_path):
+    """Half of the one device that a target at home asked were none, until patience ended."""
+    table = tmp_path / "mine.csv"
+    frame = pd.DataFrame(DEVICES[0].X, columns=columns(DEVICES))
+    frame.assign(y=DEVICES[0].y).to_csv(table, index=False)
+    home = {"device": "me", "data": str(table), "label": "y", "drop": []}
+    homes = at_home(Devices.of([DEVICES[i] for i in range(3)], quiet=True))
+    homes["d02"] = Claiming(homes["d02"], "failed", 3)
+    asked = {"home": home | {"weight": None}, "rounds": 6, "peers": 1, "holdout": 0.0}
+    out = conducted(tmp_path, "run", homes, method=method, **asked)
+    model = load_model(out)
+    assert model.n_rounds_ >= 2
+    assert homes["d02"].after < 0  # it was asked in vain
+    homes["d01"] = Claiming(homes["d01"], "failed", 0)  # more than a quorum spares
+    with pytest.raises(NotReady, match=r"the quorum is 0.5 of them|too few to begin"):
+        conducted(tmp_path, "two", homes, method=method, run="r2", **asked)
+
+
 class Killed(BaseException):
     """As abrupt as a signal, but inside one process."""
 
@@ -570,18 +601,6 @@ def test_a_blend_at_limits_stops_in_words_and_goes_on_when_they_are_raised(tmp_p
     assert not unknown(
         load_model(conducted(tmp_path, "run", homes, **more)).models_
     ).any()
-
-
-class Claiming:
-    """A device that says after so many messages that something of its owner's forbids more."""
-
-    def __init__(self, inner, code, after):
-        self.inner, self.code, self.after = inner, code, after
-
-    def reply(self, kind, body):
-        self.after -= 1
-        reply = self.inner.reply(kind, body)
-        return reply if self.after >= 0 else pack({"code": self.code, "device": ""})
 
 
 @pytest.mark.parametrize(

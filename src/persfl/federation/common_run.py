@@ -15,9 +15,8 @@ import numpy as np
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.evaluation.row_order import RowOrder
-from persfl.federation.fleet import QUIET, FlowerFleet
-from persfl.federation.patience import Away
-from persfl.federation.peer_side import PeerSide, Proposals
+from persfl.federation.fleet import FlowerFleet
+from persfl.federation.peer_side import PeerSide
 from persfl.federation.run_scene import STAGE, RunScene
 from persfl.methods import Method
 from persfl.methods.blend.fixed_point import counted
@@ -177,7 +176,6 @@ class CommonFleet:
         self._everyone = PeerSide(inner.letters, inner.patience, inner.ids, everyone)
         self._everyone.roster = inner.roster
         self._reach = reach
-        self._quiet = 0  # rounds in which nobody of those asked was there
         self._lengths: dict[int, float] = {}  # of the last step of each device
         self._silent: set[int] = set()  # whose last step was none, or left out
         inner.observe(0)  # whoever gets a model begins, and says how many rows it has
@@ -247,27 +245,12 @@ class CommonFleet:
         peers = np.full((self.n, 1), -1)
         for i, model in zip(who.tolist(), models, strict=True):
             probes[i], peers[i, 0] = model, i
-        found = self._answers(peers, probes)
+        found = self._everyone.collect(peers, probes, self._r)
         steps = [
             found.get((i, i), model)
             for i, model in zip(who.tolist(), models, strict=True)
         ]
         return np.stack(steps)
-
-    def _answers(self, peers: IntArray, probes: list[Model | None]) -> Proposals:
-        """What devices answer; nothing where the few that were asked are away, and a quorum of all
-        may still be there.
-        """
-        try:
-            found = self._everyone.collect(peers, probes, self._r)
-        except Away:
-            self._quiet += 1
-            few = (1.0 - self.inner.patience.quorum) * self.n
-            if (peers >= 0).sum() > few or self._quiet >= QUIET:
-                raise
-            return {}
-        self._quiet = 0 if found else self._quiet
-        return found
 
     def _measured(self, models: Array, steps: Array, who: Iterable[int]) -> None:
         """Remember how long these steps were."""

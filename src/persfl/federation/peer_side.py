@@ -44,6 +44,7 @@ class PeerSide:
         self.odd: set[tuple[int, int]] = set()
         self.sizes = ModelSizes()
         self._bytes: dict[tuple[int, int], int] = {}  # of this round's answers
+        self._silent: set[int] = set()  # who did not answer when asked last
 
     def collect(
         self, peers: IntArray, probes: Sequence[Probe | None], r: int
@@ -56,11 +57,13 @@ class PeerSide:
         left = dict(asked)
 
         def attempt() -> Go:
-            for peer in self._once(left, probes, r, found):
+            done = self._once(left, probes, r, found)
+            self._silent |= left.keys()
+            for peer in done:
                 left.pop(peer)
-            done = len(asked) - len(left)
-            enough = done >= self.patience.least(len(asked))
-            return Go(enough, [self.ids[peer] for peer in left])
+            self._silent -= {*done}
+            enough = len(asked) - len(left) >= self.patience.least(len(asked))
+            return Go(enough or self._are_there(), [self.ids[peer] for peer in left])
 
         waited = self.patience.until(f"round {r + 1}", attempt) if asked else None
         if waited is not None:
@@ -72,6 +75,13 @@ class PeerSide:
             )
         self._leave_out_large(found)
         return found
+
+    def _are_there(self) -> bool:
+        """Whether a quorum of all may be there: where few are asked, one of them alone ends no run.
+        Of two, none may be missing.
+        """
+        far = len(self.ids) - len(self.letters.home)
+        return far > 2 and far - len(self._silent) >= self.patience.least(far)
 
     def _leave_out_large(self, found: Proposals) -> None:
         """Without answers that would fill the messages to those who asked."""

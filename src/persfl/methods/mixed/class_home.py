@@ -154,11 +154,34 @@ class ClassHome:
         return MixedAtHome(_pooled(offers, shares), decided)
 
     def _alone(self, told: Centres) -> list[Offer]:
-        """Even chances, and own rows by a usual prior and by the one that was told."""
+        """Even chances, and own rows by a usual prior and by the one that was told; and by a usual
+        one in units of own rows: those of the run are another thing that one liar can spoil.
+        """
         nothing = np.zeros_like(told.fleet)[:, None]
         found = [Offer("even chances", nothing, np.zeros(1))]
         for slopes in (USUAL, told.slopes):
             found += self._pulls(slopes).own_rows(nothing)
+        return found + self._in_own_units(nothing)
+
+    def _in_own_units(self, nothing: Array) -> list[Offer]:
+        rows = self.rows
+        share = rows.weight / rows.weight.sum()
+        mean = share @ rows.X if self.level else np.zeros(rows.features)
+        scale = np.sqrt(share @ (rows.X - mean) ** 2)
+        scale = np.where(scale > 1e-12 * np.abs(mean), scale, 1.0)
+        X = (rows.X - mean) / scale
+        inside = Devices(X, rows.y, rows.weight, rows.start, rows.ids)
+        shown = (self._whole.weight[:, 0] > 0).astype(np.float64)
+        whole = all_rows(inside, shown, classes=self.classes, level=self.level)
+        pulls = Pulls(device_rows(inside, whole), self.level, USUAL)
+        found = []
+        for offer in pulls.own_rows(nothing):
+            models = offer.models.copy()
+            models[:, :, : len(scale)] /= scale[:, None]
+            if self.level:
+                slopes = models[:, :, :-1]
+                models[:, :, -1] -= np.einsum("d,cndk->cnk", mean, slopes)
+            found.append(offer._replace(models=models))
         return found
 
     def _log_chances(
