@@ -110,6 +110,15 @@ def test_a_run_that_is_over_is_not_waited_for_without_end(tmp_path, capsys, at):
     assert "Its report" in said
 
 
+def test_a_resume_of_what_is_over_leaves_nothing_to_watch(tmp_path, capsys):
+    """Killed after its models were kept, and before its page was written."""
+    assert fit(tmp_path, rows()) == 0
+    HERE.write(tmp_path / "run")
+    assert fit(tmp_path, rows(), "--resume") == 0
+    assert "is finished already" in capsys.readouterr().out
+    assert standing_of(tmp_path / "run") is None
+
+
 def test_force_removes_what_a_killed_run_left_and_nobody_elses_file(tmp_path, capsys):
     assert fit(tmp_path, rows()) == 0
     HERE.write(tmp_path / "run")

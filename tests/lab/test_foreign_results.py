@@ -13,7 +13,7 @@ from persfl.lab.comparison_sets import DataSet
 from persfl.lab.figure_files import results_folder
 from persfl.lab.figure_runs import run_spec
 from persfl.lab.figure_specs import load_spec
-from persfl.lab.kept_cells import run_cells
+from persfl.lab.kept_cells import read_cells, run_cells
 from persfl.lab.spec_files import SPECS
 from persfl.runs import Folder
 
@@ -168,3 +168,14 @@ def test_other_rows_in_a_file_are_other_results(tmp_path):
             for _ in range(2)
         ]
     assert found[0] == found[1] != found[2] == found[3]
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"cells": ' + "[" * 100_000 + "]" * 100_000 + "}", '{"cells": [7]}'],
+)
+def test_kept_results_of_another_form_are_a_sentence(tmp_path, content):
+    path = tmp_path / "results.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"results\.json"):
+        read_cells(path)

@@ -1160,17 +1160,31 @@ def test_two_writers_of_one_file_leave_it_whole(tmp_path):
         ("mistakes_own", 1.5),
         ("spread", -1e-300),
         ("fall_own", -1e308),
+        ("error_tuned", float("nan")),
     ],
 )
 def test_errors_that_nobody_can_have_measured_are_refused(run, capsys, column, value):
     """They were shown, or ended in a traceback."""
     table = pd.read_parquet(run / "worth.parquet")
-    table[column] = [value] + [0.5] * (len(table) - 1)
+    rest = value if np.isnan(value) else 0.5
+    table[column] = [value] + [rest] * (len(table) - 1)
     made = io.BytesIO()
     table.to_parquet(made, index=False)
     seal(run, "worth.parquet", made.getvalue())
     assert main(["watch", str(run)]) == 2
     assert f"{column} must be errors that were measured" in capsys.readouterr().err
+
+
+def test_errors_of_classes_have_mistakes_beside_them(table, tmp_path, capsys):
+    other = {"y": "late", "late": "y"}
+    words = [other.get(word, word) for word in WORDS]
+    assert main(["fit", str(table), *words, "--out", str(tmp_path / "run")]) == 0
+    errors = pd.read_parquet(tmp_path / "run" / "worth.parquet")
+    made = io.BytesIO()
+    errors.drop(columns="mistakes_personal").to_parquet(made, index=False)
+    seal(tmp_path / "run", "worth.parquet", made.getvalue())
+    assert main(["watch", str(tmp_path / "run")]) == 2
+    assert "there must be mistakes of every way" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -1191,6 +1205,13 @@ def test_notes_that_no_run_makes_are_refused(run, change):
     seal(run, "model.npz", numbers_to(arrays))
     with pytest.raises(InputError, match="noted of who is alike or mixed"):
         load_model(run)
+
+
+def test_a_command_to_paste_is_made_of_words_that_were_looked_at(run, capsys):
+    """It was a traceback of watch."""
+    replaced(run, "spec.json", features=7)
+    assert main(["watch", str(run)]) == 2
+    assert "spec.json' does not hold what persfl writes" in capsys.readouterr().err
 
 
 def test_a_card_of_a_run_without_notes(run, tmp_path):

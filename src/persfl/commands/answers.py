@@ -14,6 +14,7 @@ from persfl.evaluation.headline import expected_words, headline
 from persfl.evaluation.verdicts import Worth
 from persfl.evaluation.who_helps import pairs_known
 from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
+from persfl.runs.model_checks import spec_of
 from persfl.runs.run_folder import Folder
 from persfl.terminal import visible
 
@@ -67,7 +68,7 @@ def print_advice(told: Headline, out: Path) -> None:
         return
     from persfl.report.next_command import next_command  # with all of the report
 
-    how = next_command(Folder.open(out).spec, told.use, str(out))
+    how = next_command(spec_of(Folder.open(out)), told.use, str(out))
     if how:
         print(f"  {visible(how)}")
 

@@ -17,6 +17,7 @@ from persfl.folder_locks import LOCK, refuse_held
 from persfl.runs.begun_runs import is_begun, remove_begun
 from persfl.runs.index import INDEX
 from persfl.runs.run_folder import Folder
+from persfl.runs.standing import STANDING, is_standing, remove_standing
 
 
 class RunPlace(NamedTuple):
@@ -114,6 +115,10 @@ def _same_run(out: Path, spec: Mapping[str, object]) -> Folder | None:
         raise
     if not folder.finished:
         return folder
+    if is_standing(
+        out / STANDING
+    ):  # of one that was killed before its page was written
+        remove_standing(out)
     folder.close()
     print(f"{out} is finished already. Its report: persfl report {out}")
     return None

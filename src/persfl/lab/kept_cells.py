@@ -178,14 +178,24 @@ class _Writer:
 def read_cells(path: Path) -> dict[str, Any]:
     """A file of kept results."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         what = f"{str(path)!r} could not be read as kept results"
         raise InputError(f"{what}: {error}") from error
-    if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
+    cells = content.get("cells") if isinstance(content, dict) else None
+    if not isinstance(cells, list) or not all(map(_is_cell, cells)):
         what = "holds no results of a comparison"
         raise InputError(f"{str(path)!r} {what}. Choose another file.")
-    return content
+    return dict(content)
+
+
+def _is_cell(cell: object) -> bool:
+    """Whether this is what is kept of a cell, by the names of its parts."""
+    wanted = {"set", "seed", "settings", "content", "total", "devices", "rows"}
+    if not isinstance(cell, dict) or not wanted | set(_BY_METHOD) <= set(cell):
+        return False
+    named = isinstance(cell["set"], str) and type(cell["seed"]) is int
+    return named and all(isinstance(cell[key], dict) for key in _BY_METHOD)
 
 
 def _kept(path: Path, about: CellRecord) -> dict[tuple[str, int], Measurements]:

@@ -253,7 +253,8 @@ def _refuse_odd_errors(name: str, values: Array, scale: float) -> None:
     size = np.abs(values[~np.isnan(values)])
     most = 1.0 + 1e-9 if name.startswith("mistakes_") else min(_LARGEST * scale, 1e300)
     below = not name.startswith("fall_") and (values < 0).any()
-    if below or not (size <= most).all():
+    nothing = not len(size) and name.startswith("error_")
+    if below or nothing or not (size <= most).all():
         raise InputError(f"{name} must be errors that were measured.")
 
 
@@ -272,6 +273,9 @@ def worth_from(table: pd.DataFrame, words: Mapping[str, Any]) -> Worth:
         raise InputError("the scale of errors must be a number above 0.")
     if classes != len(words.get("classes", ())):
         raise InputError("errors must be of the classes of the run.")
+    arms = [name.removeprefix("error_") for name in columns if name[:6] == "error_"]
+    if classes and not {f"mistakes_{arm}" for arm in arms} <= set(columns):
+        raise InputError("there must be mistakes of every way whose errors there are.")
     held = table["held"].to_numpy()
     evidence = table["evidence"].to_numpy()
     counted = (held >= 0) & np.isfinite(held) & (np.nan_to_num(evidence) >= 0)
