@@ -403,7 +403,7 @@ def test_files(tmp_path):
     (tmp_path / "rows.xls").write_text("x")
     with pytest.raises(
         InputError,
-        match=r"'rows.xls' must end in .csv, .tsv, .csv.gz or .parquet. Got '.xls'.",
+        match=r"'rows.xls' must end in .csv, .tsv, .csv.gz or .parquet. Got '.xls'. Save the sheet",
     ):
         read_table(tmp_path / "rows.xls", device="who", label="y")
     (tmp_path / "rows.parquet").write_text("not parquet")

@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import os
 import pkgutil
+import re
 import sys
 import time
 import traceback
@@ -118,7 +119,26 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Stop with exit status 2."""
-        self.exit(WRONG, f"{self.prog}: {message}. See {self.prog} --help.\n")
+        unknown = re.match(r"argument COMMAND: invalid choice: '(.*?)' \(", message)
+        if unknown:
+            message = _no_command(unknown[1])
+        end = "" if message.endswith(("?", ".")) else "."
+        self.exit(WRONG, f"{self.prog}: {message}{end} See {self.prog} --help.\n")
+
+
+def _no_command(word: str) -> str:
+    """That there is no such command, and which one may be meant.
+
+    >>> _no_command("ft")
+    "there is no command 'ft'. Did you mean 'fit'?"
+    """
+    import difflib  # of no use where all is well
+
+    rows = [command for group in COMMANDS.values() for command in group]
+    names = [each.name for row in rows for each in (row, *row.commands)]
+    near = difflib.get_close_matches(word, names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"there is no command {word!r}.{hint}"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -155,7 +175,11 @@ def _fill(made: argparse.ArgumentParser, command: Command) -> None:
     if command.commands:
         places = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
         for inner in command.commands:
-            _fill(places.add_parser(inner.name, help=inner.about), inner)
+            about = f"{_capital(inner.about)}."
+            _fill(
+                places.add_parser(inner.name, help=inner.about, description=about),
+                inner,
+            )
 
 
 def _add_debug(made: argparse.ArgumentParser) -> None:

@@ -118,3 +118,16 @@ def test_a_module_of_ones_own_is_not_called_ours():
     )
     sentence, status = cli.explained(RuntimeError("size mismatch"), chosen)
     assert (status, "a defect of net.py:Net or of persfl" in sentence) == (70, True)
+
+
+def test_a_command_that_is_not_there_is_named_with_the_nearest(capsys):
+    for words, said in (
+        (["ft", "rows.csv"], "there is no command 'ft'. Did you mean 'fit'?"),
+        (["federation", "upp"], "there is no command 'upp'. Did you mean 'up'?"),
+        (["quux"], "there is no command 'quux'. See"),
+    ):
+        with pytest.raises(SystemExit):
+            main(words)
+        found = capsys.readouterr().err
+        assert said in found
+        assert found.count("\n") == 1

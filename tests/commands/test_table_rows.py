@@ -234,7 +234,12 @@ def test_all_kinds_of_line_ends(tmp_path, end):
             "first line of 't.csv' could not be read",
         ),
         (b"\xff\xfe", "not UTF-8"),
-        (b"", "could not be read"),
+        (b"", "'t.csv' is empty. Its first line must name the columns"),
+        (b"\n \n", "'t.csv' is empty."),
+        (
+            b"who,a\n1,2\n3,4,5\n",
+            "row 3 of 't.csv' has 3 cells, where the first line names 2 columns",
+        ),
     ],
 )
 def test_odd_files_get_a_sentence(tmp_path, content, words):

@@ -756,7 +756,7 @@ def test_classes_survive_the_folder(tmp_path, capsys):
             ],
             "needs numbers",
         ),
-        (["fit", "empty.csv", *WORDS, "--out", "o"], "could not be read"),
+        (["fit", "empty.csv", *WORDS, "--out", "o"], "'empty.csv' is empty."),
         (["fit", "head.csv", *WORDS, "--out", "o"], "has no rows"),
         (["fit", "holes.csv", *WORDS, "--out", "o"], "--impute"),
         (["fit", "unlabelled.csv", *WORDS, "--out", "o"], "rows have no label"),

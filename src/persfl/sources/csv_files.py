@@ -46,6 +46,10 @@ def read_csv(
     """A CSV file as a DataFrame; see `persfl.sources.table.read_frame`."""
     encoding = _encoding(path)
     first = _beginning(path, encoding)
+    if not first.strip():
+        raise InputError(
+            f"{path.name!r} is empty. Its first line must name the columns, rows stand below it."
+        )
     separator = separator or max(",;\t", key=first.split("\n", 1)[0].count)
     names = _names(first, separator, path)
     _check_names([name.strip() for name in names], path)
@@ -68,7 +72,11 @@ def read_csv(
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", pd.errors.ParserWarning)
         with told_as_input(path), _content(path) as content:
-            table = pd.DataFrame(pd.read_csv(content, **options))
+            try:
+                table = pd.DataFrame(pd.read_csv(content, **options))
+            except pd.errors.ParserError:
+                _refuse_more_cells(path, len(names), separator, encoding)
+                raise
     if any(issubclass(one.category, pd.errors.ParserWarning) for one in said):
         # pandas has left them out
         _refuse_more_cells(path, len(names), separator, encoding)
@@ -186,7 +194,8 @@ def told_as_input(path: Path) -> Iterator[None]:
     except UnicodeDecodeError:
         raise _not_utf8(path) from None
     except Exception as error:
-        raise InputError(f"{path.name!r} could not be read: {error}") from error
+        why = str(error).strip()
+        raise InputError(f"{path.name!r} could not be read: {why}") from error
 
 
 def _content(path: Path) -> IO[bytes] | io.BufferedReader:

@@ -184,8 +184,10 @@ def read_frame(
         return read_csv(
             path, separator=separator, decimal=decimal, thousands=thousands, text=text
         )
+    sheet = path.suffix.lower() in (".xlsx", ".xls", ".ods")
     raise InputError(
         f"{path.name!r} must end in .csv, .tsv, .csv.gz or .parquet. Got {path.suffix!r}."
+        + (" Save the sheet as 'CSV UTF-8' in your spreadsheet." if sheet else "")
     )
 
 
