@@ -91,13 +91,16 @@ def log_fitted(
 
 
 def _signature(fitted: Fitted, device: str) -> Any:
-    """The columns of a table to predict, the device's first."""
-    types = need("mlflow.types", extra="track", why="MLflow")
+    """The columns of a table to predict, the device's first. MLflow takes no whole numbers for
+    doubles, and a feature may be either, so numbers are of any type.
+    """
+    types = need("mlflow.types.schema", extra="track", why="MLflow")
     signatures = need("mlflow.models.signature", extra="track", why="MLflow")
     texts = fitted.schema.preparation.texts if fitted.schema.preparation else []
     whose = "string" if isinstance(fitted.devices.tolist()[0], str) else "long"
     kinds = {
-        name: "string" if name in texts else "double" for name in fitted.schema.inputs
+        name: "string" if name in texts else types.AnyType()
+        for name in fitted.schema.inputs
     }
     columns = [
         types.ColSpec(kind, name) for name, kind in ({device: whose} | kinds).items()

@@ -128,6 +128,10 @@ def test_mlflow_predicts_what_the_fleet_predicts(mlflow):
     loaded = mlflow.pyfunc.load_model(logged.model_uri)
     new = frame[["who", "x", "z"]]
     np.testing.assert_allclose(loaded.predict(new), model.predict(new))
+    whole = new.assign(x=new["x"].round().astype(int))
+    np.testing.assert_allclose(loaded.predict(whole), model.predict(whole))
+    with pytest.raises(mlflow.MlflowException, match="missing inputs"):
+        loaded.predict(new.drop(columns="x"))
     known = mlflow.get_run(run.info.run_id).data
     assert known.params["method"] == "paper"
     assert {"gain", "error_own", "error_personal", "final.loss"} <= set(known.metrics)
