@@ -638,3 +638,13 @@ def test_a_fresh_process_blends():
     )
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)
     assert done.stdout.strip() == "4", done.stderr
+
+
+def test_one_device_whose_chances_lose_more_than_can_be_decides_no_shares():
+    """It told 1e9 of every offer but one, and all others took that one."""
+    losses = np.vstack([np.tile([0.1, 0.6], (8, 1)), [[1e9, 0.0]]])
+    found = shares_by_loss(losses, np.full(9, 9.0), relative=False)
+    assert (found[:8, 0] > 0.9).all()
+    assert found[8].tolist() == [0.0, 1.0]
+    broken = np.array([[0.5, 1e100], [0.5, 0.4]])  # a model that is none, at one device
+    assert shares_by_loss(broken, np.full(2, 2.0), relative=False)[0, 1] == 0

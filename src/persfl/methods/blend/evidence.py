@@ -21,6 +21,7 @@ USUAL = 10.0  # rows that the fleet's level counts as
 WARMTH = 3.0
 MOST = 10.0  # an offer this many times above the level is as bad as any
 LEAST = 1e-3  # a smaller share is nothing
+WORST = 2.0  # a Brier score: sure of a class that is not the row's
 # an offer this many times above the best one, or the level, is no model: any share is too much
 ABSURD = 1e4
 
@@ -62,6 +63,12 @@ def shares_by_loss(
     >>> losses = np.array([[1.0, 2.0, 1e28], [1.0, 2.0, 1.0]])
     >>> shares_by_loss(losses, np.array([1.0, 1.0]), relative=True)[0].round(1).tolist()
     [0.5, 0.5, 0.0]
+
+    Nobody's chances are worse than sure and wrong, whatever it says:
+
+    >>> losses = np.vstack([np.tile([0.1, 0.6], (8, 1)), [[1e9, 0.0]]])
+    >>> shares_by_loss(losses, np.full(9, 9.0), relative=False)[0].round(2).tolist()
+    [1.0, 0.0]
     """
     known = rows > 0
     own = np.where(
@@ -69,8 +76,11 @@ def shares_by_loss(
         np.where(np.isfinite(losses), np.minimum(losses, 1e100), 1e100),
         0.0,
     )
-    absurd = np.zeros(own.shape, dtype=bool)
-    if relative:
+    absurd = own > WORST * (1.0 + 1e-9)
+    if not relative:
+        absurd &= own > own.min(axis=1, keepdims=True)
+        own = np.minimum(own, WORST)
+    else:
         near = np.minimum(own, ABSURD * own.min(axis=1, keepdims=True))
         best = np.sort(near, axis=1)[:, : max(3, losses.shape[1] // 3)].mean(axis=1)
         usual = np.median(best[known]) if known.any() else 1.0
