@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import os
 import pkgutil
 import re
@@ -25,6 +26,7 @@ from persfl.terminal import visible
 # exit status: something handed in is unusable; persfl itself is wrong
 WRONG = 2
 DEFECT = 70
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # what a disk without room says
 EXAMPLES = """\
 examples:
   persfl demo
@@ -85,6 +87,8 @@ def explained(error: Exception, chosen: argparse.Namespace) -> tuple[str, int]:
     """What to say of an error, and the exit status: the person's to mend, or ours."""
     if isinstance(error, PersflError):
         return str(error), WRONG
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return f"{error}. Free some there, or write elsewhere.", WRONG
     if isinstance(error, OSError) and not _ours(error):
         return f"{error}. Check the path and its permissions.", WRONG
     if isinstance(error, MemoryError):

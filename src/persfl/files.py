@@ -57,8 +57,11 @@ def write_whole(path: Path, content: bytes | Callable[[IO[bytes]], object]) -> N
             file.close()
         # renamed while it is held: nobody takes it for one that a killed run left
         os.replace(beside, path)
-    except BaseException:
+    except BaseException as error:
         _remove_part(file, beside)
+        # a full disk does not say where
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            error.filename = str(path)
         raise
     finally:
         file.close()

@@ -63,12 +63,15 @@ class Lock:
             raise InputError(
                 f"{str(self.folder / LOCK)!r} is not a lock of persfl. Move it away."
             )
-        file.truncate(0)
-        file.write(
-            f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}".encode()
-        )
-        file.flush()
         self._file = file
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        try:
+            file.truncate(0)
+            file.write(f"process {os.getpid()} since {since}".encode())
+            file.flush()
+        except BaseException:  # a full disk: what could not be written is not left
+            self.release()
+            raise
 
     def __del__(self) -> None:
         self.release()
@@ -81,7 +84,8 @@ class Lock:
         with contextlib.suppress(OSError):
             if is_at(self._file, self.folder / LOCK):
                 (self.folder / LOCK).unlink()
-        self._file.close()
+        with contextlib.suppress(OSError):  # closing writes what a full disk refused
+            self._file.close()
         self._file = None
 
 

@@ -149,12 +149,12 @@ def test_a_full_disk_leaves_the_file_that_was_there(
     (place / name).write_text("of yesterday")
 
     def full(handle):
-        raise OSError(errno.ENOSPC, "No space left on device", name)
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         assert main([*words, name]) == 2
-    assert "No space left on device" in capsys.readouterr().err
+    assert f"No space left on device: '{name}'. Free some" in capsys.readouterr().err
     assert (place / name).read_text() == "of yesterday"
     assert not (place / f"{name}.part").exists()
     assert main([*words, name]) == 0

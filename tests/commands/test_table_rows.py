@@ -335,3 +335,13 @@ def test_one_device_is_one_device(tmp_path, capsys):
     page = (out / "report.html").read_text()
     assert "1 devices" not in page
     assert "the only device" in page
+
+
+@pytest.mark.parametrize("option", ["--device", "--label", "--weight", "--time"])
+def test_a_column_without_a_name_is_a_sentence(tmp_path, capsys, option):
+    path = tmp_path / "rows.csv"
+    path.write_text("who,x,y\na,1,2\nb,2,3\n")
+    words = {"--device": "who", "--label": "y"} | {option: ""}
+    told = [f"{name}={value}" for name, value in words.items()]
+    assert main(["fit", str(path), *told, "--out", str(tmp_path / "run")]) == 2
+    assert "'rows.csv' has no column ''" in capsys.readouterr().err

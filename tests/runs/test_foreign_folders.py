@@ -33,6 +33,7 @@ from persfl import (
     PersonalizedClassifier,
     PersonalizedRegressor,
     Tree,
+    folder_locks,
     formats,
 )
 from persfl.cli import main
@@ -1219,3 +1220,35 @@ def test_a_card_of_a_run_without_notes(run, tmp_path):
     card = tmp_path / "card.md"
     assert main(["export", str(run), "--card", str(card)]) == 0
     assert "- Method: paper" in card.read_text()
+
+
+def test_a_full_disk_leaves_no_lock(tmp_path, monkeypatch):
+    class Full(io.BytesIO):
+        def __init__(self, file):
+            super().__init__()
+            self.fileno = file.fileno
+            self.file = file
+
+        def flush(self):
+            raise OSError(28, "No space left on device")
+
+        def close(self):
+            self.file.close()
+            super().close()
+
+    whole = folder_locks.open_regular
+    monkeypatch.setattr(
+        folder_locks, "open_regular", lambda *words: Full(whole(*words))
+    )
+    with pytest.raises(OSError, match="No space left"):
+        Lock(tmp_path).take()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_half_a_sign_in_the_bytes_themselves_is_refused(run, table, capsys):
+    """JSON's reader lets it pass, and whoever wrote it again ended in a traceback."""
+    words = json.loads((run / "spec.json").read_text()) | {"thousands": "@"}
+    content = json.dumps(words).encode().replace(b"@", b"\xed\xa0\x80")
+    seal(run, "spec.json", content)
+    assert main(["predict", str(run), str(table)]) == 2
+    assert "spec.json' does not hold what persfl writes" in capsys.readouterr().err

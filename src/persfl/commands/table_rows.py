@@ -104,8 +104,8 @@ def _feature_columns(frame: pd.DataFrame, chosen: argparse.Namespace) -> list[st
     """The columns to predict from."""
     table = Path(chosen.table).name
     roles = (chosen.device, chosen.label, chosen.weight, chosen.group)
-    special = [name for name in roles if name]
-    repeats = [name for name in (chosen.blocks, chosen.time) if name]
+    special = [name for name in roles if name is not None]
+    repeats = [name for name in (chosen.blocks, chosen.time) if name is not None]
     asked = [*special, *repeats, *chosen.features, *chosen.drop]
     unknown = [name for name in asked if name not in frame.columns]
     if unknown:
