@@ -50,7 +50,7 @@ from persfl.lab.jobs import finished_jobs
 from persfl.lab.standings import parts
 from persfl.types import Array
 
-OWN = ("own ridge", "own logistic", "local")  # any of these, and variants of them
+OWN = ("own ridge", "own logistic", "own")  # any of these, and variants of them
 WORSE_THAN_OWN = 0.05
 PROTOCOLS = ("heart", "school", "fmi")  # of others; what else is published informs
 
@@ -308,8 +308,8 @@ def set_table(table: Table, label: str) -> Iterator[str]:
 def families(rivals: Mapping[str, float]) -> dict[str, float]:
     """The least error of each method's variants.
 
-    >>> families({"local, shared": 0.2, "local, centred": 0.1, "pooled": 0.3})
-    {'local': 0.1, 'pooled': 0.3}
+    >>> families({"own, shared": 0.2, "own, centred": 0.1, "pooled": 0.3})
+    {'own': 0.1, 'pooled': 0.3}
     """
     found: dict[str, float] = {}
     for method, error in rivals.items():

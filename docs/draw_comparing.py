@@ -91,7 +91,7 @@ def losses(cells: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         ours, rival, alone = (
             table[REFERENCE],
             table[least(table, REFERENCE)],
-            table["local"],
+            table["own"],
         )
         if ours.regret > 0:
             lines.append(

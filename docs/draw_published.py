@@ -23,7 +23,7 @@ def row(one: Published, scored: list[Scored]) -> str:
     known = sorted(one.numbers, key=lambda number: one.sign * number[1])
     theirs = f"{known[0][0]} {digits(known[0][1])}" if known else "none verified"
     blend = digits(ours["blend"]) if "blend" in ours else ""
-    alone = digits(ours["local"])
+    alone = digits(ours["own"])
     cells = (one.title, one.metric, theirs, f"{name} {digits(value)}", blend, alone)
     return f"| {' | '.join(cells)} |"
 

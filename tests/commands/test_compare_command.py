@@ -51,7 +51,7 @@ def test_compare_over_seeds_keeps_to_the_order_of_time(tmp_path, capsys):
         "--seeds",
         "1",
         "--methods",
-        "local,blend",
+        "own,blend",
     ]
     found = {}
     for order in ([], ["--ordered"]):
@@ -60,7 +60,7 @@ def test_compare_over_seeds_keeps_to_the_order_of_time(tmp_path, capsys):
             one["method"]: one["error"]
             for one in json.loads(capsys.readouterr().out)["methods"]
         }
-    assert found[True]["local"] > 100 * found[False]["local"]
+    assert found[True]["own"] > 100 * found[False]["own"]
     assert main([*words, "--ordered"]) == 0
     assert (
         "48 rows to learn from and 24 later ones to judge by" in capsys.readouterr().out

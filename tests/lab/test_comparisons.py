@@ -44,10 +44,10 @@ from persfl.sources import (
 from persfl.units import Units
 
 ROOT = Path(__file__).parents[2]
-FAST = ("local", "pooled", "paper")
+FAST = ("own", "pooled", "paper")
 # which 20 rounds, or 12 rows of each device, do not lead far
 SLOW = ("mocha", "clove", "fedfomo", "per-fedavg", "boosting", "all-for-one", "dac")
-SOME = ("local", "pooled", "Ditto", "blend", "dummies", "mixed", "boosting", "fedper")
+SOME = ("own", "pooled", "ditto", "blend", "dummies", "mixed", "boosting", "fedper")
 
 
 def numbered(counts, classes=0):
@@ -216,7 +216,7 @@ def test_every_method_learns_from_the_same_rows(classes):
     guess = 1 - max(np.bincount(y.astype(int))) / len(y) if classes else 1.0
     for name, each in found["errors"].items():
         tried = found["picked"][name]["tried"]
-        assert tried == {"blend": 1, "Ditto": 4, "local": 4 if classes else 2}.get(
+        assert tried == {"blend": 1, "ditto": 4, "own": 4 if classes else 2}.get(
             name, tried
         )
         # a few rounds of some of them lead nowhere yet
@@ -226,9 +226,9 @@ def test_every_method_learns_from_the_same_rows(classes):
 
 def test_errors_are_those_of_the_rows_to_judge_by(tiny):
     learn, judge, *_ = dealt = tiny.dealt(3)
-    found = measurements(dealt, ["local"], seed=3)
-    errors = found["errors"]["local"][CHOSEN]
-    kind = found["picked"]["local"]["variant"]
+    found = measurements(dealt, ["own"], seed=3)
+    errors = found["errors"]["own"][CHOSEN]
+    kind = found["picked"]["own"]["variant"]
     units = Units.of(learn, kind, labels=True)
     models = own_fits(Linear(intercept=True), units.inside(learn), 3)
     said = units.outside(
@@ -253,7 +253,7 @@ def test_steps_that_run_away_on_one_device_are_halved():
     X[:6] *= 30  # own steps of the first device overshoot
     far = Devices(X, rows.y, rows.weight, rows.start, rows.ids)
     task = LocalTask(far, Linear(intercept=True))
-    state = line_up()["Ditto"]["pull 0.1"].set_params(rounds=30).run(task)
+    state = line_up()["ditto"]["pull 0.1"].set_params(rounds=30).run(task)
     assert np.abs(state.models).max() < 100
     assert state.pace.halved
 
@@ -264,7 +264,7 @@ def test_steps_that_run_away_on_one_device_are_halved():
 def test_settings_are_chosen_without_the_rows_that_judge(tiny):
     dealt = tiny.dealt(3)
     learner = linear_learner(0)
-    some = candidates(line_up()["Ditto"], classes=0)
+    some = candidates(line_up()["ditto"], classes=0)
     assert len(some) == 4
     found = choose(some, dealt, learner, EqualTerms(rounds=10, seed=3))
     other = Devices(
@@ -306,9 +306,9 @@ def test_budgets_are_made_equal_by_rounds():
     rows = varied_regression(n=8, clusters=2, rows=20, features=2, seed=0)
     dealt = Table("t", rows, 0, few=8).dealt(0)
     how = {"rounds": 20, "questions": 20}
-    found = measurements(dealt, ["FedAvg", "paper", "pooled"], **how)["picked"]
+    found = measurements(dealt, ["fedavg", "paper", "pooled"], **how)["picked"]
     assert found["paper"]["questions"] > 100 > found["paper"]["equal_questions"]
-    assert found["FedAvg"]["questions"] < found["FedAvg"]["equal_questions"]
+    assert found["fedavg"]["questions"] < found["fedavg"]["equal_questions"]
     errors = measurements(dealt, ["pooled"], **how)["errors"]["pooled"][CHOSEN]
     assert found["pooled"]["equal"] == errors
 
@@ -343,7 +343,7 @@ def test_an_estimate_is_told_before_anything_is_done():
 
 def test_any_number_of_jobs_and_any_interruption_give_the_same(tiny, tmp_path):
     cells = [
-        Cell(tiny, seed, ("local", "clustered", "FedAvg", "paper"), rounds=10)
+        Cell(tiny, seed, ("own", "clustered", "fedavg", "paper"), rounds=10)
         for seed in (1, 2)
     ]
     path, told = tmp_path / "a.json", []
@@ -364,13 +364,13 @@ def test_any_number_of_jobs_and_any_interruption_give_the_same(tiny, tmp_path):
 
 
 def test_what_was_cut_within_a_cell_goes_on_there(tiny, tmp_path, monkeypatch):
-    cell = Cell(tiny, 1, ("local", "pooled", "FedAvg"), rounds=5)
+    cell = Cell(tiny, 1, ("own", "pooled", "fedavg"), rounds=5)
     path, begun, told = tmp_path / "a.json", [], []
     work = kept_cells.CellPart.work
 
     def cut(part):
         begun.append(part.method)
-        if begun == ["local", "pooled", "FedAvg"]:
+        if begun == ["own", "pooled", "fedavg"]:
             raise KeyboardInterrupt
         return work(part)
 
@@ -379,10 +379,10 @@ def test_what_was_cut_within_a_cell_goes_on_there(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(kept_cells, "WRITING", 1e9)
     with pytest.raises(KeyboardInterrupt):
         run_cells([cell], path=path, done=told.append)
-    assert list(read_cells(path)["cells"][0]["errors"]) == ["local", "pooled"]
+    assert list(read_cells(path)["cells"][0]["errors"]) == ["own", "pooled"]
     assert not told
     found = run_cells([cell], path=path, done=told.append)
-    assert begun == ["local", "pooled", "FedAvg", "FedAvg"]
+    assert begun == ["own", "pooled", "fedavg", "fedavg"]
     assert told == found == read_cells(path)["cells"]
     at_once = run_cells([cell])[0]
     assert found[0]["errors"] == at_once["errors"]
@@ -420,20 +420,20 @@ def test_other_rows_are_another_cell(tiny, tmp_path):
 def test_standings_by_hand():
     first = made(
         {
-            "local": {"shared": [4.0, 4.0], "centred": [9.0, 9.0]},
+            "own": {"shared": [4.0, 4.0], "centred": [9.0, 9.0]},
             "pooled": {"shared": [2.0, 4.0]},
             "blend": {"both": [1.0, 4.0]},
         }
     )
     second = made(
         {
-            "local": {"shared": [6.0, 2.0], "centred": [9.0, 9.0]},
+            "own": {"shared": [6.0, 2.0], "centred": [9.0, 9.0]},
             "pooled": {"shared": [2.0, 2.0]},
             "blend": {"both": [2.0, 1.0]},
         }
     )
     found = standings([first, second])
-    assert (found["local"].variant, found["local"].error) == ("shared", 4.0)
+    assert (found["own"].variant, found["own"].error) == ("shared", 4.0)
     assert found["blend"].error == 2.0
     assert found["blend"].regret == pytest.approx(np.log(2.0 / 2.5))
     assert found["pooled"].regret == 0.0
@@ -457,7 +457,7 @@ def test_intervals_cover_and_regrets_average():
     assert 0.93 < np.mean(inside) < 0.97
     cells = {
         name: [
-            made({"local": {"shared": [a * u]}, "blend": {"both": [b * u]}})
+            made({"own": {"shared": [a * u]}, "blend": {"both": [b * u]}})
             for u in (1.0, 3.0)
         ]
         for name, a, b in (("x", 2.0, 1.0), ("y", 1.0, 1.5))
@@ -468,24 +468,24 @@ def test_intervals_cover_and_regrets_average():
     text = comparison_tables.regret_table(cells).splitlines()
     assert text[0] == "| | x | y | mean regret |"
     assert text[2].startswith("| blend | **2.000** | 3.000 |")
-    assert text[3].startswith("| local | 4.000 | **2.000** |")
-    assert text[5] == "| *blend loses to* |  | local |  |"
+    assert text[3].startswith("| own | 4.000 | **2.000** |")
+    assert text[5] == "| *blend loses to* |  | own |  |"
     assert "**\N{MINUS SIGN}50 %" in comparison_tables.removed_table(cells)
 
 
 def test_standings_with_equal_questions():
-    cell = made({"local": {CHOSEN: [4.0]}, "blend": {CHOSEN: [2.0]}})
-    cell["picked"]["local"]["equal"] = [1.0]
+    cell = made({"own": {CHOSEN: [4.0]}, "blend": {CHOSEN: [2.0]}})
+    cell["picked"]["own"]["equal"] = [1.0]
     assert standings([cell])["blend"].regret < 0
     assert standings(with_equal_questions([cell]))["blend"].regret > 0
 
 
 def test_a_method_that_cannot_run_is_left_out_and_named(tiny):
-    found = measurements(tiny.dealt(0), ["local", "clustered", "blend"], rounds=3)
+    found = measurements(tiny.dealt(0), ["own", "clustered", "blend"], rounds=3)
     assert not found["failed"]
     one = DataSet(name="linear", few=3, devices=3)
-    found = measurements(one.dealt(0), ["local", "clustered"], rounds=3)
-    assert set(found["errors"]) == {"local"}
+    found = measurements(one.dealt(0), ["own", "clustered"], rounds=3)
+    assert set(found["errors"]) == {"own"}
     said = comparison_tables.failures({"linear": [found]})
     assert said == "- linear, clustered: clusters must be at most 3 (3 devices). Got 4."
 
@@ -500,9 +500,9 @@ def test_settings_that_classes_do_not_have_are_not_tried_of_them(name):
 
 def test_nobody_errs():
     found = standings(
-        [made({"local": {"shared": [0.0, 0.0]}, "blend": {"both": [0.0, 0.0]}})]
+        [made({"own": {"shared": [0.0, 0.0]}, "blend": {"both": [0.0, 0.0]}})]
     )
-    assert (found["blend"].regret, found["local"].removed) == (0.0, 0.0)
+    assert (found["blend"].regret, found["own"].removed) == (0.0, 0.0)
 
 
 def test_results_go_into_the_page(tiny, tmp_path, monkeypatch):
@@ -559,7 +559,7 @@ def test_compare_over_seeds(table, tmp_path, capsys):
         "--drop",
         "kind",
         "--methods",
-        "local,pooled,blend",
+        "own,pooled,blend",
     ]
     words += ["--seeds", "2", "--budget", "20", "--rounds", "5"]
     assert main([*words, "--out", str(tmp_path / "c.csv")]) == 0
@@ -569,7 +569,7 @@ def test_compare_over_seeds(table, tmp_path, capsys):
     )
     assert "removed by blend (95 % interval)" in shown
     found = pd.read_csv(tmp_path / "c.csv")
-    assert found.columns.tolist() == ["seed", "device", "local", "pooled", "blend"]
+    assert found.columns.tolist() == ["seed", "device", "own", "pooled", "blend"]
     assert found["device"].tolist() == [f"d{i}" for i in range(8)] * 2
     assert (
         main(
@@ -578,7 +578,7 @@ def test_compare_over_seeds(table, tmp_path, capsys):
                 "--few",
                 "6",
                 "--reference",
-                "local",
+                "own",
                 "--out",
                 str(tmp_path / "c.json"),
                 "--json",
@@ -587,7 +587,7 @@ def test_compare_over_seeds(table, tmp_path, capsys):
         == 0
     )
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert [one["method"] for one in last["methods"]] == ["local", "pooled", "blend"]
+    assert [one["method"] for one in last["methods"]] == ["own", "pooled", "blend"]
     assert last["methods"][0]["removed"] is None
     assert json.loads((tmp_path / "c.json").read_text())["cells"][0]["rows"] == {
         "learn": 48,
@@ -600,7 +600,7 @@ def test_compare_over_seeds(table, tmp_path, capsys):
     [
         (
             ["--label", "y", "--drop", "kind", "--methods", "locl"],
-            "method must be one of 'local'",
+            "method must be one of 'own'",
         ),
         (
             ["--label", "y", "--drop", "kind", "--seeds", "2", "--model", "tree"],
@@ -624,7 +624,7 @@ title = "Mine"
 seeds = 2
 rounds = 4
 budget = 20
-methods = ["local", "pooled", "blend"]
+methods = ["own", "pooled", "blend"]
 [[set]]
 name = "numbers"
 file = "rows.csv"
@@ -694,7 +694,7 @@ def test_a_spec_of_ones_own(table, tmp_path, capsys):
                 "--only",
                 "archive",
                 "--set",
-                "methods=local,blend",
+                "methods=own,blend",
             ]
         )
         == 2

@@ -95,7 +95,7 @@ def test_results_overwrite_no_file_that_a_person_made(tmp_path, capsys, name):
 
 def test_a_comparison_overwrites_no_file_that_a_person_made(tmp_path, capsys):
     spec = tmp_path / "mine.toml"
-    spec.write_text('methods = ["local"]\n[[set]]\nname = "txhousing"\nfew = 5\n')
+    spec.write_text('methods = ["own"]\n[[set]]\nname = "txhousing"\nfew = 5\n')
     page = tmp_path / "mine" / "page.md"
     page.parent.mkdir()
     page.write_text("precious")
@@ -162,7 +162,7 @@ def test_other_rows_in_a_file_are_other_results(tmp_path):
     for _ in range(2):
         rows = {"X": draw.normal(size=(60, 2)), "y": draw.normal(size=60)}
         np.savez(tmp_path / "rows.npz", **rows, group=np.arange(60) % 4)
-        cells = [Cell(data, 0, ("local", "pooled"))]
+        cells = [Cell(data, 0, ("own", "pooled"))]
         found += [
             run_cells(cells, path=tmp_path / "results.json")[0]["errors"]
             for _ in range(2)

@@ -58,7 +58,7 @@ def test_a_score_is_that_of_the_protocol(hospitals):
     dealt = heart(hospitals / "heart.csv")["FLamby's split"]
     assert (len(dealt.learn), dealt.classes) == (4, 2)
     found = run_set(SETS["heart"], hospitals, seed=0, quick=True)
-    assert {one.method for one in found} == {"local", "pooled", "dummies"}
+    assert {one.method for one in found} == {"own", "pooled", "dummies"}
     assert all(0.5 < one.value <= 1 for one in found)
     assert split_means(SETS["heart"], found)["dummies"]["FLamby's split"] >= 0.7
 
@@ -67,10 +67,10 @@ def test_splits_that_are_dealt_alike_are_averaged_and_less_may_be_better():
     one = SETS["school"]
     scored = [
         Scored("school", name, f"split {k}", value + k, "shared", 2, 0.1)
-        for name, value in (("local", 3.0), ("mixed", 1.0))
+        for name, value in (("own", 3.0), ("mixed", 1.0))
         for k in range(2)
     ]
-    assert split_means(one, scored) == {"mixed": {"mean": 1.5}, "local": {"mean": 3.5}}
+    assert split_means(one, scored) == {"mixed": {"mean": 1.5}, "own": {"mean": 3.5}}
     assert best_of(one, scored) == ("mixed", 1.5)
     assert "| mixed | 1.5000 | shared | 2 |" in published_page("", "", [one], scored)
 
@@ -82,7 +82,7 @@ def test_results_go_into_the_page(tmp_path, monkeypatch):
     (tmp_path / "comparing.md").write_text((ROOT / "docs" / "comparing.md").read_text())
     scored = [
         Scored("school", name, f"split {k}", value, "shared", 2, 0.1)
-        for name, value in (("local", 0.03), ("mixed", 0.02), ("blend", 0.025))
+        for name, value in (("own", 0.03), ("mixed", 0.02), ("blend", 0.025))
         for k in range(2)
     ]
     kept = {"sets": {"school": [asdict(one) for one in scored]}}

@@ -947,9 +947,9 @@ def test_compare_names_all_rivals(table, tmp_path, capsys):
         "one model for all",
         "fine-tuned",
         "personalized",
-        "FedAvg",
-        "FedAvg + fine-tuning",
-        "IFCA (2)",
+        "fedavg",
+        "fedavg+fine-tuning",
+        "ifca (2)",
     ):
         assert name in shown
     found = pd.read_csv(tmp_path / "c.csv")
@@ -958,7 +958,7 @@ def test_compare_names_all_rivals(table, tmp_path, capsys):
         "device",
         "own",
         "personalized",
-        "FedAvg + fine-tuning",
+        "fedavg+fine-tuning",
         "gain",
         "low",
         "high",

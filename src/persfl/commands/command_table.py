@@ -72,7 +72,7 @@ COMMANDS = {
         ),
         Command(
             "compare",
-            "own rows, one model for all, FedAvg, IFCA and the default on the same held-out rows",
+            "own rows, one model for all, fedavg, ifca and the default on the same held-out rows",
             "compare:compare_table",
             options.COMPARE,
         ),

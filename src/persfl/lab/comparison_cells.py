@@ -66,12 +66,12 @@ def measurements(
     share of wrong labels. A method that cannot run here has none, and `failed` says why.
 
     >>> dealt = DataSet(name="txhousing", few=10).dealt(seed=0)
-    >>> found = measurements(dealt, ["local", "pooled"])
+    >>> found = measurements(dealt, ["own", "pooled"])
     >>> found["picked"]["pooled"]["variant"], found["picked"]["pooled"]["tried"]
     ('centred', 2)
     >>> import numpy as np
     >>> errors = {name: np.mean(each[CHOSEN]) for name, each in found["errors"].items()}
-    >>> bool(errors["pooled"] < errors["local"])
+    >>> bool(errors["pooled"] < errors["own"])
     True
     """
     learn, judge, classes, _ = dealt

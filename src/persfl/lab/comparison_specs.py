@@ -26,7 +26,7 @@ class Comparison:
 
     >>> spec = load_comparison("compare")
     >>> len(spec.sets), spec.reference, spec.methods[:2]
-    (12, 'blend', ('local', 'pooled'))
+    (12, 'blend', ('own', 'pooled'))
     """
 
     name: str
@@ -125,10 +125,10 @@ def chosen_methods(names: Sequence[str], reference: str = REFERENCE) -> tuple[st
 
     A name is that of a comparison, or one that `persfl methods` lists.
 
-    >>> chosen_methods(["pooled", "local"])
-    ('local', 'pooled', 'blend')
+    >>> chosen_methods(["pooled", "own"])
+    ('own', 'pooled', 'blend')
     >>> chosen_methods(["own", "ifca"])
-    ('local', 'IFCA (2)', 'IFCA (4)', 'blend')
+    ('own', 'ifca (2)', 'ifca (4)', 'blend')
     """
     wanted = {entry for name in [*names, reference] for entry in entries_of(name)}
     return tuple(name for name in line_up() if name in wanted)

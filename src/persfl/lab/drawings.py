@@ -34,7 +34,7 @@ LEAST = 1e-31  # errors of exactly 0 are drawn here
 INK, QUIET = "#222222", "#b9bec7"
 OURS = "#1b7f5c"
 STRONG = {
-    "local": "#c8452d",
+    "own": "#c8452d",
     "clustered": "#a32a5c",
     "mixed": "#6a51a3",
     "gtvmin": "#e08214",

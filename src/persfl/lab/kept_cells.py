@@ -21,7 +21,7 @@ from persfl.lab.jobs import finished_jobs
 from persfl.lab.row_splits import RowSplit
 from persfl.lab.standings import CellRecord
 
-_FORM = 3  # of kept results
+_FORM = 4  # of kept results
 # what is kept of a cell method by method
 _BY_METHOD = ("errors", "seconds", "picked", "failed")
 WRITING = (
@@ -115,7 +115,7 @@ def methods_left(cell: CellRecord, methods: Sequence[str]) -> list[str]:
     """Those that a cell lacks, of what was asked for.
 
     >>> methods_left(
-    ...     {"errors": {"local": {}}, "failed": {"mixed": "why"}}, ["local", "kin"]
+    ...     {"errors": {"own": {}}, "failed": {"mixed": "why"}}, ["own", "kin"]
     ... )
     ['kin']
     """

@@ -40,15 +40,15 @@ Variants = Mapping[str, Method]
 HARDLY = "hardly shrunk"
 _USUAL: dict[str, Variants] = {
     # Halves of a few rows hide classes, and what they say shrinks too much.
-    "local": {"": Own(), HARDLY: Own(shrink=OTHERS[0])},
+    "own": {"": Own(), HARDLY: Own(shrink=OTHERS[0])},
     "pooled": {"": Pooled()},
     "clustered": {"": Clustered(4)},
     "fine-tuned": {"": FineTuned(rounds=STEP_ROUNDS)},
-    "FedAvg": {"": FedAvg(rounds=STEP_ROUNDS)},
-    "FedAvg + fine-tuning": {"": FedAvgFineTuned(rounds=STEP_ROUNDS)},
-    "IFCA (2)": {"": IFCA(2, rounds=STEP_ROUNDS)},
-    "IFCA (4)": {"": IFCA(4, rounds=STEP_ROUNDS)},
-    "Ditto": {f"pull {pull:g}": Ditto(pull, rounds=STEP_ROUNDS) for pull in (0.1, 1.0)},
+    "fedavg": {"": FedAvg(rounds=STEP_ROUNDS)},
+    "fedavg+fine-tuning": {"": FedAvgFineTuned(rounds=STEP_ROUNDS)},
+    "ifca (2)": {"": IFCA(2, rounds=STEP_ROUNDS)},
+    "ifca (4)": {"": IFCA(4, rounds=STEP_ROUNDS)},
+    "ditto": {f"pull {pull:g}": Ditto(pull, rounds=STEP_ROUNDS) for pull in (0.1, 1.0)},
     "paper": {"": Paper(rounds=STEP_ROUNDS)},
     "kin": {"": Kin(rounds=KIN_ROUNDS)},
     "blend": {"": Blend()},
@@ -82,7 +82,7 @@ _SETTINGS: dict[str, tuple[str, tuple[Any, Any]]] = {
 # Second values that of classes are the first: trying them would be the same again.
 NUMBERS_ONLY = ("effects full", "levels True")
 # Beside what every fit is compared with anyway (see `persfl.evaluation`).
-_RIVALS = ("FedAvg", "FedAvg + fine-tuning", "IFCA (2)", "IFCA (4)")
+_RIVALS = ("fedavg", "fedavg+fine-tuning", "ifca (2)", "ifca (4)")
 
 
 def line_up() -> dict[str, Variants]:

@@ -62,13 +62,13 @@ def standings(
     """Every method's standing, from the cells of one data set.
 
     >>> local = {"shared": [1.0, 3.0], "centred": [3.0, 3.0]}
-    >>> cell = {"errors": {"local": local, "blend": {"shared": [1.0, 1.0]}}}
+    >>> cell = {"errors": {"own": local, "blend": {"shared": [1.0, 1.0]}}}
     >>> cell["seconds"] = {
-    ...     "local": {"shared": 0.1, "centred": 0.1},
+    ...     "own": {"shared": 0.1, "centred": 0.1},
     ...     "blend": {"shared": 0.5},
     ... }
     >>> found = standings([cell])
-    >>> found["local"].variant, found["local"].better, round(found["blend"].regret, 3)
+    >>> found["own"].variant, found["own"].better, round(found["blend"].regret, 3)
     ('shared', 0.5, -0.693)
     """
     best = variants(cells)

@@ -34,8 +34,8 @@ def compare(model: Any, X: Any, y: Any, devices: Any = None, **fit: Any) -> Wort
     >>> worth = compare(model, rows.X, rows.y, devices=np.repeat(np.arange(30), 10))
     >>> table = summary(worth)
     >>> table.index.tolist()[-4:]
-    ['FedAvg', 'FedAvg + fine-tuning', 'IFCA (2)', 'IFCA (4)']
-    >>> bool(table.loc["personalized", "error"] < table.loc["FedAvg", "error"])
+    ['fedavg', 'fedavg+fine-tuning', 'ifca (2)', 'ifca (4)']
+    >>> bool(table.loc["personalized", "error"] < table.loc["fedavg", "error"])
     True
     """
     if not model.holdout > 0:
