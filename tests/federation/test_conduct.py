@@ -743,3 +743,33 @@ def test_a_forged_state_of_the_fleet_is_told_in_words(how, tmp_path, monkeypatch
     del folder
     with pytest.raises(InputError, match="does not hold what persfl writes there"):
         conduct(LocalGrid(homes), asked)
+
+
+@pytest.mark.parametrize("scale", [-9.0, 1e15])
+def test_trees_of_a_liar_become_nobodys_model_by_kin(scale, tmp_path):
+    """Met in a round by itself, its answer was adopted unseen: errors were 1e29 times as large."""
+    every = clustered_regression(
+        n=5, clusters=2, rows=60, features=2, noise=0.3, seed=0
+    )
+    learn = Devices.of([(one.X[:20], one.y[:20]) for one in every], quiet=True)
+    homes = at_home(learn)
+    honest = homes["d04"].reply
+
+    def reply(kind, body):
+        head, arrays = unpack(honest(kind, body))
+        for name, array in arrays.items():
+            if kind == "answer" and array.dtype == np.float64:
+                arrays[name] = (
+                    array * scale if scale < 0 else np.full_like(array, scale)
+                )
+        return pack(head, arrays)
+
+    homes["d04"].reply = reply
+    asked = {"method": "kin", "model": "tree", "points": 20, "rounds": 4, "peers": 3}
+    asked |= {"settings": {"max_depth": 2}}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+    for i in range(4):
+        kept = homes[f"d0{i}"].shelf.get("r1")
+        inside = kept.terms.inside(Data(every[i].X[20:], every[i].y[20:]))
+        said = respond(kept.terms.learner(), kept.model, inside.X)
+        assert ((said - inside.y) ** 2).mean() < 10 * max(1.0, np.var(inside.y))

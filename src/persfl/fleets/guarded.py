@@ -13,7 +13,7 @@ them.
 
 An answer to a refit is a complete model, not a step from the target's own, and a model that was
 fitted to the target's rows alone may have a loss near 0 there. For these, `about="answers"`
-compares with the median of the round's answers where that is larger.
+compares with the median of the round's answers where that is larger; of two with the smaller one.
 
 One honest helpful peer among those asked is enough for the loop, so refusing what looks absurd
 costs little; without it a few lying peers can throw a model far away, because the best of bad
@@ -125,8 +125,12 @@ class Guarded:
         old = losses[:, 0].copy()
         if self.about == "answers":
             for t, which in enumerate(usable):
-                usual_loss = np.median(losses[t, 1:][which]) if which.any() else 0.0
-                old[t] = max(old[t], usual_loss)
+                said = losses[t, 1:][which]
+                asked = int((peers[t] >= 0).sum())
+                # one that alone is left of several is not what is usual, nor halfway between two
+                if len(said) > 1 or len(said) == asked == 1:
+                    middle = np.median(said) if len(said) > 2 else said.min()
+                    old[t] = max(old[t], float(middle))
         # A loss may be below 0 (poisson): there, too, it may rise by `growth - 1` times its size.
         below = old + (self.growth - 1) * np.abs(old)
         most = np.where(old < 0, below, self.growth * old)

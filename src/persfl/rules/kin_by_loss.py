@@ -137,8 +137,9 @@ class Likely:
         # whose turn it is, or simply the best
         first = np.where(some_good | some_fair, memory.used[row, at], losses[:, 1:])
         column = np.where(pick, first, np.inf).argmin(axis=1)
-        # first look at everybody from the same model
+        # first look at everybody from the same model; and one answer has none to compare it with
         meets = (memory.panel >= 0).sum(axis=1) < self.met(n)
+        meets |= usable.sum(axis=1) < min(2, peers.shape[1])
         return np.where(
             pick.any(axis=1) & ~meets, peers[np.arange(len(peers)), column], -1
         )
