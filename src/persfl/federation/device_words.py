@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from persfl import __version__
 from persfl.checks import some
+from persfl.federation.letters import are_few
 from persfl.federation.messages import PROTOCOL, Head
 from persfl.wire.terms import COLUMNS
 
@@ -76,3 +77,15 @@ def other_version(name: str, head: Head) -> str:
         f"device {name!r} has another version of persfl ({has}) than here. Install this one there:"
         f" pip install 'persfl[flower]=={__version__}'."
     )
+
+
+def go_on_without(
+    some: Collection[str], there: Collection[str], home: Collection[str]
+) -> bool:
+    """Whether the others begin without these: they are few, and none is the target at home."""
+    return are_few(some, there) and not any(name in home for name in some)
+
+
+def without(name: str) -> str:
+    """What is said of a device that is left out, after the reason."""
+    return f"The others run without {name!r}."

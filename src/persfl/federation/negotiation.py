@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,15 +14,16 @@ from persfl.federation.category_levels import in_order
 from persfl.federation.column_sums import Totals
 from persfl.federation.device_words import (
     are_names,
+    go_on_without,
     other_version,
     usual_columns,
     with_other_columns,
+    without,
 )
 from persfl.federation.letters import (
     Letters,
     Limited,
     Lost,
-    are_few,
     capital,
     ends,
     why,
@@ -38,7 +39,13 @@ from persfl.federation.paid_answers import (
 )
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
-from persfl.federation.told_terms import tells_leaves, tells_sums, within_ranges
+from persfl.federation.told_terms import (
+    has_own_labels,
+    in_units,
+    tells_leaves,
+    tells_sums,
+    within_ranges,
+)
 from persfl.federation.wait_notices import Waiting
 from persfl.learners.any_family import ANY
 from persfl.methods import Blend, Mixed, Own
@@ -46,7 +53,7 @@ from persfl.privacy.noised_spread import spread_from
 from persfl.public_points import made_up
 from persfl.training.state import step_of
 from persfl.traits import has_gradients, traits_of
-from persfl.types import Array, Data, Learner
+from persfl.types import Array, Data
 from persfl.wire.terms import Terms
 
 WIDE = 3.0  # times as wide: a step moves others' slopes a tenth as far
@@ -84,7 +91,7 @@ def agreement(
     ask = _Inquiry(post, plan, ids, home, waiting)
     there = ask.described()
     left_out = with_other_columns(there)
-    if left_out and not _go_on_without(left_out, there, home):
+    if left_out and not go_on_without(left_out, there, home):
         raise InputError(next(iter(left_out.values())))
     raw = _in_raw_units(plan, usual_columns(there))
     alike = {name: there[name] for name in there if name not in left_out}
@@ -108,18 +115,6 @@ def agreement(
     paying = {name: left for name, left in paying.items() if name not in ask.refused}
     protected = protected_in(there)
     return Agreement(terms, peers_only, paying, protected, families, left_out)
-
-
-def _go_on_without(
-    some: Collection[str], there: Collection[str], home: Collection[str]
-) -> bool:
-    """Whether the others begin without these: they are few, and none is the target at home."""
-    return are_few(some, there) and not any(name in home for name in some)
-
-
-def without(name: str) -> str:
-    """What is said of a device that is left out, after the reason."""
-    return f"The others run without {name!r}."
 
 
 def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
@@ -147,32 +142,17 @@ def _terms(ask: _Inquiry, plan: RunPlan, raw: Terms, others: _Others) -> Terms:
         terms = replace(raw, step_size=step)
         if plan.units == "raw":
             return _checked(terms)
-        return _checked(_scaled(terms, learner, *ask.units(raw, others)[:2]))
+        return _checked(in_units(terms, learner, *ask.units(raw, others)[:2]))
     step = 1.0 if plan.first_step == "auto" else float(plan.first_step)
     mean, scale, binary = ask.units(raw, others)
     count = plan.points or 100
     points = made_up(mean[:-1], scale[:-1], binary[:-1], count, seed=plan.seed)
     terms = replace(raw, step_size=step)
     if plan.units == "shared":
-        terms = _scaled(terms, learner, mean, scale)
+        terms = in_units(terms, learner, mean, scale)
         points = terms.inside(Data(points, np.zeros(count))).X
     soft = bool(plan.classes) and traits_of(learner).loss == "log"
     return _checked(replace(terms, public=points, soft=soft))
-
-
-def _scaled(terms: Terms, learner: Learner, mean: Array, scale: Array) -> Terms:
-    """The same in shared units; counts and classes keep their own."""
-    inside = replace(
-        terms, mean=mean[:-1], scale=np.where(scale[:-1] > 0, scale[:-1], 1.0)
-    )
-    if _own_labels(terms, learner):
-        return inside
-    label = float(scale[-1] or 1.0)
-    return replace(inside, label_mean=float(mean[-1]), label_scale=label)
-
-
-def _own_labels(terms: Terms, learner: Learner) -> bool:
-    return bool(terms.classes) or traits_of(learner).task == "counts"
 
 
 def _checked(terms: Terms) -> Terms:
@@ -222,7 +202,7 @@ class _Inquiry:
             elif ends(reply.code):
                 self.refused[name] = why(name, reply.code)
         refused = self.refused
-        if refused and not _go_on_without(refused, self.ids, self.home):
+        if refused and not go_on_without(refused, self.ids, self.home):
             # units without all of these would be others
             raise Limited(f"{capital(refused[min(refused)])} Nothing was begun.")
         return found
@@ -296,7 +276,7 @@ class _Inquiry:
         solved = isinstance(self.plan.personalization, Blend | Mixed)
         if not has_gradients(learner) or (solved and tells_sums(terms)):
             return
-        labels = not _own_labels(terms, learner)
+        labels = not has_own_labels(terms, learner)
         # who lies in the first step alone moves the middle, and looks usual in the second
         each = [totals.farthest(labels) for totals in told]
         found = max(each, key=lambda one: one.times)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from persfl.evaluation.verdicts import Worth
 from persfl.federation.blend_outcome import Outcome
 from persfl.federation.category_levels import Levels, preparation_of
+from persfl.federation.device_words import without
 from persfl.federation.holdout import worth_of
 from persfl.federation.letters import capital
-from persfl.federation.negotiation import without
 from persfl.federation.roster import WAYS
 from persfl.federation.run_notes import (
     families_note,

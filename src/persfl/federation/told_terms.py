@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from persfl.methods.mixed import SMALL
-from persfl.types import Array
+from persfl.traits import traits_of
+from persfl.types import Array, Learner
 from persfl.wire.terms import Terms
 
 
@@ -65,3 +66,19 @@ def within_ranges(terms: Terms, ranges: Array) -> Terms:
     if terms.classes:
         return inside
     return replace(inside, label_mean=float(middle[-1]), label_scale=float(half[-1]))
+
+
+def in_units(terms: Terms, learner: Learner, mean: Array, scale: Array) -> Terms:
+    """The same in shared units; counts and classes keep their own."""
+    inside = replace(
+        terms, mean=mean[:-1], scale=np.where(scale[:-1] > 0, scale[:-1], 1.0)
+    )
+    if has_own_labels(terms, learner):
+        return inside
+    label = float(scale[-1] or 1.0)
+    return replace(inside, label_mean=float(mean[-1]), label_scale=label)
+
+
+def has_own_labels(terms: Terms, learner: Learner) -> bool:
+    """Whether labels are in no units: classes, and counts."""
+    return bool(terms.classes) or traits_of(learner).task == "counts"
