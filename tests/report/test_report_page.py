@@ -842,6 +842,18 @@ def test_a_map_of_nothing_is_a_sentence(opened):
     assert page.js("return document.querySelectorAll('#heat').length") == 0
 
 
+def test_rounds_and_questions_are_counted_in_whole_numbers(opened):
+    info = example_info(devices=3)
+    info["help"]["answered"] = [2, 2, 2]
+    info["loss"] |= {"rounds": [0, 1, 2], "device": [[3.0, 2.0, 1.0]] * 3}
+    info["loss"]["fleet"] = dict.fromkeys(("low", "median", "high"), [3.0, 2.0, 1.0])
+    page = opened(info)
+    read = "return [...document.querySelectorAll(arguments[0])].map(t => t.textContent)"
+    assert page.js(read, "#questions-figure .strip text")[:3] == ["0", "1", "2"]
+    rounds = page.js(read, "#loss-figure svg text[text-anchor=middle]")
+    assert rounds == ["0", "1", "2"]
+
+
 def test_small_errors_are_counted_as_such_in_the_key(opened):
     info = example_info(devices=8)
     info["worth"]["device"]["small"] = [False] * 8

@@ -637,7 +637,8 @@
     };
     const tall = it.tall || 260,
       bottom = 12,
-      levels = ticks(it.scale.low, it.scale.high, 5);
+      // what is counted has no halves
+      levels = ticks(it.scale.low, it.scale.high, 5).filter(value => it.form !== count || Number.isInteger(value));
     const y = value =>
       bottom +
       ((tall - 2 * bottom) * (it.scale.high - Math.min(it.scale.high, Math.max(it.scale.low, value)))) /
@@ -1351,7 +1352,7 @@
                 .replace(/\.$/, ""),
         ),
       );
-    for (const value of marks({ low: first, high: last }, wide < 500 ? 4 : 8, x, count))
+    for (const value of marks({ low: first, high: last }, wide < 500 ? 4 : 8, x, count).filter(Number.isInteger))
       svg.append(
         s("text", { x: within(x(value), count(value), wide), y: tall - foot + 18, "text-anchor": "middle" }, count(value)),
       );
