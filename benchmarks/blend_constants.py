@@ -114,6 +114,12 @@ OF_NUMBERS = (
         "few devices that are alike lose by trees of fewer rows",
     ),
     Constant(
+        "standard errors by which trees of fewer help",
+        _mixed("linear_rule.CLEARLY"),
+        (0.0, 4.0),
+        "50 to 99 rows cannot tell trees from luck",
+    ),
+    Constant(
         "hidden rows that judge trees",
         _mixed("linear_rule.ENOUGH"),
         (100, 10**9),

@@ -257,7 +257,13 @@ AT_RANDOM = (
     NumberTable("mlmRev/Gcsemv", "school", "course", ("student",)),
     NumberTable("mlmRev/Hsb82", "school", "mAch"),
     NumberTable("modeldata/Sacramento", "city", "price", ("zip",)),
-    NumberTable("modeldata/ames", "Neighborhood", "Sale_Price"),
+    NumberTable(
+        "modeldata/ames",
+        "Neighborhood",
+        "Sale_Price",
+        only=_words("Lot_Area Year_Built Year_Remod_Add Gr_Liv_Area Garage_Area")
+        + _words("Total_Bsmt_SF First_Flr_SF Full_Bath TotRms_AbvGrd Fireplaces"),
+    ),
     NumberTable("nlme/Cefamandole", "Subject", "conc"),
     NumberTable("nlme/Dialyzer", "Subject", "rate", ("index",)),
     NumberTable("nlme/Glucose2", "Subject", "glucose"),

@@ -81,6 +81,20 @@ def test_what_was_said_is_kept_and_short_pasts_are_none() -> None:
     assert not found_order(fleet("levels wander", 0, rows=LONG - 1), RowOrder()).ordered
 
 
+def test_a_table_sorted_by_a_column_is_in_no_order_of_time() -> None:
+    """A curve along a dose goes on from row to row, and rows between may be to be predicted."""
+    draw = np.random.default_rng(0)
+    dose = np.sort(draw.uniform(0, 3, size=(20, 12)), axis=1)
+    y = np.sin(3 * dose) + 0.1 * draw.normal(size=(20, 12))
+    X = np.stack([dose, draw.normal(size=(20, 12))], axis=2)
+    X[0, [3, 4]] = X[0, [4, 3]]  # one device is not quite sorted
+    rows = Devices.of(list(zip(X, y, strict=True)), quiet=True)
+    assert course_of(rows).own > CLEARLY
+    assert not found_order(rows, RowOrder()).ordered
+    unseen = Devices(rows.X[:, 1:], rows.y, rows.weight, rows.start, rows.ids)
+    assert found_order(unseen, RowOrder()).ordered
+
+
 def test_rows_that_do_not_count_are_not_looked_at() -> None:
     rows = fleet("levels wander", 0)
     left = rows.y.copy()

@@ -247,6 +247,19 @@ def test_the_same_models_as_in_one_process(intercept, ordered):
     assert not site.foldless
 
 
+def test_what_goes_on_is_told_over_a_federation_too():
+    """Levels that walk far: nobody is better off with own rows alone."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(7, 20, 2))
+    y = X @ [1.0, -1.0] + rng.normal(size=(7, 20)).cumsum(axis=1)
+    walking = Devices.of(list(zip(X, y, strict=True)), quiet=True)
+    site = site_of(walking, ordered=True)
+    found = site.blended()
+    want = blend(walking, LINEAR.learner(), seed=5, ordered=True)
+    np.testing.assert_allclose(np.stack(found.models), want.models, atol=1e-9)
+    assert not site.notes
+
+
 def test_a_run_takes_few_messages_and_bytes():
     """By refits it was 170 messages and 1.5 MB."""
     devices = clustered_regression(
@@ -657,6 +670,50 @@ def test_a_square_must_hold_together_with_the_product():
     mixed = [a._replace(square=b.square) for a, b in zip(parts, other, strict=True)]
     assert FAMILY.read(FAMILY.written(mixed)) is None
     assert not is_of_rows(parts[0]._replace(weight=parts[0].weight * 1.1), True)
+
+
+def told_latest(rows=20):
+    """True sums, and those over the last row of each part."""
+    rng = np.random.default_rng(0)
+    Z = np.column_stack([np.ones(rows), rng.normal(size=(rows, 2))])
+    y = rng.normal(size=rows)
+    part = dealt(np.array([rows]), np.array([0]), 0, ordered=True)
+    start = np.array([0, rows])
+    parts = [DeviceSums.of(Z, y, 1.0 * (part == k), start) for k in range(MANY)]
+    latest = np.zeros((MANY, 4))
+    for k in range(PARTS):
+        latest[k] = np.append(Z, y[:, None], axis=1)[part == k][-1]
+    return parts, latest
+
+
+def test_latest_rows_come_back_and_those_that_cannot_be_are_none():
+    parts, latest = told_latest()
+    told = FAMILY.written(parts, latest)
+    sums = FAMILY.read(told)
+    found = FAMILY.read_latest(told, sums)
+    np.testing.assert_allclose(found.columns, latest[:, :-1])
+    np.testing.assert_allclose(found.label, latest[:, -1])
+    without = {key: array for key, array in told.items() if key != "latest"}
+    assert not FAMILY.read_latest(without, sums).columns.any()
+    far, many, few = (latest.copy() for _ in range(3))
+    far[2, -1] = 50.0  # more than the labels of its part
+    many[:, 0] = 9.0  # more rows than a part has
+    few[1, 0] = 0.0  # labels of no rows
+    for lie in (far, many, few, latest * np.nan, -latest):
+        assert FAMILY.read_latest(told | {"latest": lie}, sums) is None
+
+
+@pytest.mark.parametrize(("rows", "weights"), [(24, [5]), (55, [5] * 5), (9, [9])])
+def test_latest_rows_are_as_many_as_the_owner_wants(rows, weights):
+    device = one_device(Policy(rows=5), rows)
+    codes, told = asked_of(device, [{"what": "parts", "ordered": True}])
+    assert codes == ["ok"]
+    count = told["k0.latest"][:, 0]
+    rest = told["k0.weight"] - count
+    assert (count[count > 0] >= 5).all()
+    assert ((rest == 0) | (rest >= 5)).all()
+    if len(weights) > 1:
+        assert count[count > 0].tolist() == weights
 
 
 def scaled(by, weight=True):

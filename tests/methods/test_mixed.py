@@ -315,6 +315,24 @@ def test_a_hundred_rows_that_bend_are_enough_for_trees() -> None:
     )
 
 
+def test_fewer_rows_need_to_be_clear_to_have_trees() -> None:
+    """Sixty rows: a step is clear, a line is not; forty rows are too few."""
+    grown = []
+    for seed in range(1, 3):
+        draw = np.random.default_rng(seed)
+        X = draw.uniform(-1, 1, size=(6, 10, 1))
+        noise = 0.1 * draw.normal(size=(6, 10))
+        bent = 3.0 * (X[:, :, 0] > 0) + noise
+        for y, many in ((bent, 6), (X[:, :, 0] + noise, 6), (bent, 4)):
+            rows = Devices.of(list(zip(X[:many], y[:many], strict=True)), quiet=True)
+            found = linear_blend(rows, level=True, seed=0)
+            grown.append(sum(share for share, _ in found.trees))
+    step, line, few = np.array(grown).reshape(2, 3).T
+    assert (step > 0.5).all()
+    assert (line == 0).all()
+    assert (few == 0).all()
+
+
 def test_devices_with_large_labels_have_a_say_in_shares() -> None:
     draw = np.random.default_rng(0)
     owner = np.repeat(np.arange(30), 20)

@@ -43,8 +43,8 @@ class RowCourse(NamedTuple):
 
 
 def found_order(rows: Devices, order: RowOrder) -> RowOrder:
-    """The same; or, where nobody said anything and models would be judged too well by rows hidden
-    at random, that rows are in the order of time.
+    """The same; or, where nobody said anything, no column tells where a row stands, and models
+    would be judged too well by rows hidden at random, that rows are in the order of time.
 
     >>> from persfl.devices import Devices
     >>> draw = np.random.default_rng(0)
@@ -55,10 +55,39 @@ def found_order(rows: Devices, order: RowOrder) -> RowOrder:
     """
     if not order.random or len(rows) < 2 or np.median(rows.counts) < LONG:
         return order
+    if sorted_by_a_column(rows):
+        return order
     course = course_of(rows)
     if course.together > CLEARLY:  # places are a clock that devices share
-        return RowOrder(ordered=True, time=_places(rows).astype(np.float64))
-    return RowOrder(ordered=course.own > CLEARLY)
+        place = _places(rows).astype(np.float64)
+        return RowOrder(ordered=True, time=place, found=True)
+    late = course.own > CLEARLY
+    return RowOrder(ordered=late, found=late)
+
+
+def sorted_by_a_column(rows: Devices) -> bool:
+    """Whether there is a column that, at most devices, changes and never falls (or never rises)
+    from row to row: a time or a dose, by which somebody sorted the table.
+
+    Models see it, so rows go on by what they bend along it, and nobody knows whether rows beyond
+    are to be predicted or rows between.
+
+    >>> from persfl.devices import Devices
+    >>> dose, luck = np.arange(8.0), np.random.default_rng(0).normal(size=(3, 8))
+    >>> devices = [(np.column_stack([dose, each]), each) for each in luck]
+    >>> sorted_by_a_column(Devices.of(devices, quiet=True))
+    True
+    >>> sorted_by_a_column(Devices.of([(X[:, 1:], y) for X, y in devices], quiet=True))
+    False
+    """
+    some, _ = some_devices(rows)
+    step = np.diff(some.X, axis=0)[some.owner[1:] == some.owner[:-1]]
+    owner = some.owner[1:][some.owner[1:] == some.owner[:-1]]
+    up, down = np.zeros((2, len(some), some.features), dtype=bool)
+    np.logical_or.at(up, owner, step > 0)
+    np.logical_or.at(down, owner, step < 0)
+    most = np.maximum((up & ~down).sum(axis=0), (down & ~up).sum(axis=0))
+    return bool((2 * most > len(some)).any())
 
 
 def course_of(rows: Devices) -> RowCourse:

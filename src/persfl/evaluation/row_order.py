@@ -50,6 +50,8 @@ class RowOrder:
     """How far after a cut is judged, likewise."""
     clock: str = "rows"
     """What these are measured in: "rows", or of `time` "numbers" or "dates" (seconds)."""
+    found: bool = False
+    """Whether nobody said so, but rows show it (`row_course`)."""
 
     @property
     def random(self) -> bool:

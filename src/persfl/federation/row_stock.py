@@ -29,7 +29,7 @@ from persfl.federation.messages import Refused
 from persfl.methods.blend.folds import fold_numbers
 from persfl.methods.mixed.hidden_rows import dealt
 from persfl.seeds import Stream, stream
-from persfl.types import Data, IntArray
+from persfl.types import Data, IntArray, Mask
 
 
 class Lot(NamedTuple):
@@ -171,6 +171,17 @@ class Stock:
                 count, number, lot.seed, ordered=ordered, least=self.least
             )
         self.check(*(deal.place[found == k] for k in np.unique(found).tolist()))
+        return found
+
+    def latest(self, deal: Deal, part: IntArray) -> Mask:
+        """(rows,) the last of each of these parts: as many as are enough to be told of, or all of
+        a part, where too few others would be left.
+        """
+        found = np.zeros(len(part), dtype=bool)
+        for k in np.unique(part).tolist():
+            mine = np.flatnonzero(part == k)
+            found[mine[-self.least :] if len(mine) >= 2 * self.least else mine] = True
+            self.check(deal.place[mine[found[mine]]])
         return found
 
     def batches(self, deal: Deal, size: int) -> list[IntArray]:

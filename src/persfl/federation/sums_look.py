@@ -85,7 +85,9 @@ def looked_at(
     """
     sums = total(parts)
     weight = np.maximum(sums.weight, 1e-300)
-    seen = sums.residual(np.einsum("c,cnd->nd", known.linear, known.whole.models))
+    # what goes on from its own latest row is further from earlier ones, and no word of others
+    settled = known.whole.models[: len(known.settled)]
+    seen = sums.residual(np.einsum("c,cnd->nd", known.settled, settled))
     missed = np.zeros(len(weight))
     judged = np.zeros(len(weight))
     for fold, models in zip(folds, known.folds, strict=True):

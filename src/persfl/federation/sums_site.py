@@ -28,16 +28,18 @@ from persfl.federation.told_sums import (
     SumsFamily,
     counting,
     in_one_part,
+    latest_of,
     uneven,
 )
 from persfl.learners.linear import Linear
 from persfl.methods.blend.mixture import BlendResult
 from persfl.methods.blend.questions import PartSums, Take
 from persfl.methods.mixed.device_sums import DeviceSums, total
-from persfl.methods.mixed.hidden_rows import NEVER, folds_of
+from persfl.methods.mixed.hidden_rows import NEVER, Hidden, folds_of
+from persfl.methods.mixed.latest_rows import LatestRows
 from persfl.methods.mixed.linear_rule import blend_of_sums
 from persfl.methods.mixed.linear_stage import sums_result
-from persfl.methods.mixed.principal_axes import axes_of_sums
+from persfl.methods.mixed.principal_axes import PrincipalAxes, axes_of_sums
 from persfl.methods.mixed.sums_blend import LinearBlend
 from persfl.types import Array, IntArray, Model
 
@@ -48,13 +50,17 @@ NO_TREES = (
 
 
 class ToldSums(NamedTuple):
-    """The devices whose sums can be used, the sums of each part of their rows, and how many rows
-    these are, whatever they count as.
+    """The devices whose sums can be used, the sums of each part of their rows, the latest rows of
+    each, and how many rows these are, whatever they count as.
     """
 
     who: IntArray
     parts: list[DeviceSums]
+    latest: list[LatestRows]
     rows: Array
+
+
+Known = tuple[DeviceSums, LatestRows]
 
 
 class SumsSite(BlendExchange):
@@ -89,19 +95,20 @@ class SumsSite(BlendExchange):
             " Allow sums in the nodes' policies, or use --method paper."
         )
 
-    def _asked(self) -> tuple[dict[int, DeviceSums], list[str]]:
-        """Sums by the device's position, and who tells what are no sums over rows, which costs it
-        its say.
+    def _asked(self) -> tuple[dict[int, Known], list[str]]:
+        """Sums and latest rows by the device's position, and who tells what no rows have, which
+        costs it its say.
         """
         number = self.exchanges
         question = PartSums(ordered=self.ordered)
         letters = [Letter(i, question) for i in range(self.n)]
-        known: dict[int, DeviceSums] = {}
+        known: dict[int, Known] = {}
         wrong = list[str]()
         for i, told in enumerate(self.ask(letters)):
             sums = self.family.read(told)
-            if sums is not None:
-                known[i] = sums
+            latest = None if sums is None else self.family.read_latest(told, sums)
+            if sums is not None and latest is not None:
+                known[i] = sums, latest
             elif told is not NOTHING:
                 wrong.append(self.ids[i])
                 self.roster.count(self.ids[i], "answered", -1)
@@ -118,14 +125,14 @@ class SumsSite(BlendExchange):
                 said = capital(those(names, one, several))
                 self.notes.append(f"{said}, and {_left_out(names)}.")
 
-    def _weighed(self, known: Mapping[int, DeviceSums]) -> ToldSums:
+    def _weighed(self, known: Mapping[int, Known]) -> ToldSums:
         """Nobody counts as more than ten usual devices, nor decides by one part of its rows; what
         is unusual is noted.
         """
         who = np.array(sorted(known))
-        every = zip(*(known[i] for i in who.tolist()), strict=True)
-        stacked = [np.stack(arrays, axis=1) for arrays in every]
-        parts = [DeviceSums(*(array[k] for array in stacked)) for k in range(MANY)]
+        sums, newest = zip(*(known[i] for i in who.tolist()), strict=True)
+        parts = [DeviceSums(*of_part) for of_part in _by_part(sums)]
+        latest = [LatestRows(*of_part) for of_part in _by_part(newest)]
         rows = total(parts).weight
         less = counting(parts)
         odd = uneven(parts) & (len(who) > 2)
@@ -146,7 +153,7 @@ class SumsSite(BlendExchange):
             said = capital(those(names, one, one.replace("tells", "tell")))
             self.notes.append(f"{said}; no rows of {_theirs(names)} are hidden.")
         parts = [each.weighed(less) for each in parts] if heavy else parts
-        return ToldSums(who, parts, rows)
+        return ToldSums(who, parts, latest, rows)
 
     def _fleet(self, told: ToldSums) -> LinearBlend:
         """Of everybody; whose sums are not known has the model of a device without rows."""
@@ -157,7 +164,10 @@ class SumsSite(BlendExchange):
         folds = folds_of(there, ordered=self.ordered)
         never = NEVER if NEVER in there else None
         used = parts if never else parts[:NEVER]
-        known = blend_of_sums(used, folds, level=level, seed=self.seed, never=never)
+        latest = self._latest(told, folds, axes) if self.ordered and level else []
+        known = blend_of_sums(
+            used, folds, level=level, seed=self.seed, never=never, latest=latest
+        )
         alone = own_alone(parts, level)
         worse = looked_at(known, parts, folds, alone, told.rows)
         found = known.blended(axes)
@@ -170,6 +180,14 @@ class SumsSite(BlendExchange):
                 made_of=np.where(here, [1.0, 0.0, 0.0], found.made_of),
             )
         return _among_all(found, told.who, self.n, level)
+
+    def _latest(
+        self, told: ToldSums, folds: Sequence[Hidden], axes: PrincipalAxes
+    ) -> list[LatestRows]:
+        """The latest rows of what each fold learns from and, last, of all."""
+        rows = [each.along(axes.inside) for each in told.latest]
+        every = tuple(range(MANY))
+        return [latest_of(rows, learn) for learn in [f.learn for f in folds] + [every]]
 
     def _said_alone(self, names: Sequence[str]) -> None:
         self.notes.append(
@@ -186,6 +204,12 @@ class SumsSite(BlendExchange):
                 found[letter.to] = models[letter.to]
                 self.tells(letter.to, told)
         return found
+
+
+def _by_part(told: Sequence[tuple[Array, ...]]) -> list[tuple[Array, ...]]:
+    """What devices tell, part by part: of each array the rows of all devices."""
+    stacked = [np.stack(arrays, axis=1) for arrays in zip(*told, strict=True)]
+    return [tuple(array[k] for array in stacked) for k in range(MANY)]
 
 
 def _theirs(names: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ from persfl.methods.blend.question_base import Question, reply_numbers
 from persfl.methods.blend.questions import Draw, PartSums, Take
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.hidden_rows import NEVER
+from persfl.methods.mixed.latest_rows import LatestRows
 from persfl.types import Array, Mask
 
 MANY = NEVER + 1  # parts that are told of, those without rows as zeros
@@ -55,11 +56,16 @@ class SumsFamily:
         """Nothing is offered to be judged at home."""
         return {}
 
-    def written(self, parts: Sequence[DeviceSums]) -> dict[str, Array]:
-        """One device's sums of each part, as arrays; `read` takes them back."""
+    def written(
+        self, parts: Sequence[DeviceSums], latest: Array | None = None
+    ) -> dict[str, Array]:
+        """One device's sums of each part, as arrays, and where rows are ordered those of the latest
+        rows of each (parts, columns and label); `read` and `read_latest` take them back.
+        """
         every = DeviceSums(*(np.concatenate(each) for each in zip(*parts, strict=True)))
         upper = np.triu_indices(self.size)
-        return every._replace(square=every.square[:, *upper])._asdict()
+        found = every._replace(square=every.square[:, *upper])._asdict()
+        return found if latest is None else found | {"latest": latest}
 
     def read(self, told: Mapping[str, Any]) -> DeviceSums | None:
         """The sums of a device's parts; None where they are no sums over rows."""
@@ -74,6 +80,45 @@ class SumsFamily:
         )
         found = DeviceSums(square, product, label, weight)
         return found if is_of_rows(found, self.level) else None
+
+    def read_latest(
+        self, told: Mapping[str, Any], sums: DeviceSums
+    ) -> LatestRows | None:
+        """The mean of the latest rows of each part with these sums, zeros where nothing is told;
+        None where there can be no such rows.
+        """
+        if "latest" not in told:
+            return LatestRows(np.zeros((MANY, self.size)), np.zeros(MANY))
+        latest = reply_numbers(told.get("latest"), (MANY, self.size + 1))
+        if not np.isfinite(latest).all() or not (self.level or not latest.any()):
+            return None
+        count = latest[:, 0]
+        there = count > 0
+        few = count <= sums.weight * (1.0 + ROUNDING)
+        if not few.all() or latest[~there].any():
+            return None
+        mean = latest / np.where(there, count, 1.0)[:, None]
+        # a few of the rows behind M, that weigh c and have the mean v:  M - c v v'  are the rest
+        rest = _products(sums) - count[:, None, None] * mean[:, :, None] * mean[:, None]
+        if not _of_rows(rest, _products(sums)):
+            return None
+        return LatestRows(mean[:, :-1], mean[:, -1])
+
+
+def latest_of(latest: Sequence[LatestRows], learn: Sequence[int]) -> LatestRows:
+    """Those of the last of these parts of which each device tells any.
+
+    >>> parts = [LatestRows(np.ones((2, 1)), np.array([3.0, 4.0]))]
+    >>> parts += [LatestRows(np.array([[1.0], [0.0]]), np.array([5.0, 0.0]))]
+    >>> latest_of(parts, (0, 1)).label.tolist()
+    [5.0, 4.0]
+    """
+    columns, label = latest[0].columns * 0.0, latest[0].label * 0.0
+    for k in sorted(learn):
+        there = latest[k].columns[:, 0] > 0
+        columns = np.where(there[:, None], latest[k].columns, columns)
+        label = np.where(there, latest[k].label, label)
+    return LatestRows(columns, label)
 
 
 def is_of_rows(sums: DeviceSums, level: bool) -> bool:
@@ -92,16 +137,27 @@ def is_of_rows(sums: DeviceSums, level: bool) -> bool:
         return False
     if level and (np.abs(sums.square[:, 0, 0] - weight) > ROUNDING * weight).any():
         return False
+    M = _products(sums)
+    if np.abs(M[weight == 0]).max(initial=0.0) > 0:
+        return False
+    return _of_rows(M, M)
+
+
+def _products(sums: DeviceSums) -> Array:
+    """(parts, columns and label, columns and label) of all columns and the label."""
     rest = sums.product[:, :, None]
     last = np.concatenate([rest, sums.label[:, None, None]], axis=1)
     M = np.concatenate([sums.square, rest.transpose(0, 2, 1)], axis=1)
-    M = np.concatenate([M, last], axis=2)
-    if np.abs(M[weight == 0]).max(initial=0.0) > 0:
-        return False
-    diagonal = np.einsum("kii->ki", M)
+    return np.concatenate([M, last], axis=2)
+
+
+def _of_rows(M: Array, whole: Array) -> bool:
+    """Whether M has no negative direction, where columns are as long as they are in `whole`: what
+    is small is looked at as closely.
+    """
+    diagonal = np.einsum("kii->ki", whole)
     if (diagonal < 0).any():
         return False
-    # each column as long as it is, so that what is small is looked at as closely
     root = np.maximum(np.sqrt(diagonal), 1e-150)
     alike = M / root[:, :, None] / root[:, None, :]
     lowest = np.linalg.eigvalsh(np.clip(alike, -2.0, 2.0)).min()

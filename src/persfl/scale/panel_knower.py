@@ -12,6 +12,7 @@ from persfl.devices import Devices
 from persfl.learners.linear import Linear
 from persfl.learners.shared_trees import WeighedTrees
 from persfl.methods.mixed.device_sums import DeviceSums
+from persfl.methods.mixed.latest_rows import LatestRows
 from persfl.methods.mixed.near_round import likeliest
 from persfl.methods.mixed.panel_draw import Panel
 from persfl.methods.mixed.panel_knowledge import PanelKnowledge
@@ -46,9 +47,10 @@ class PanelKnower:
 
     def told(self, inside: Devices, positions: IntArray) -> ToldModels:
         Z = self.known.axes.inside(inside.X)
-        sums = DeviceSums.of(Z, inside.y, inside.weight, inside.start)
+        given = Z, inside.y, inside.weight, inside.start
+        sums, latest = DeviceSums.of(*given), LatestRows.of(*given)
         centre = self.panel.place_of(positions)
-        return self.known.told(sums, centre, self.named)
+        return self.known.told(sums, latest, centre, self.named)
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,7 +71,9 @@ class Weight(Question):
 class PartSums(Question):
     """Sums over each part of its rows, with a column of ones in front where models have a level:
     all that squared loss needs to know of them (see `persfl.methods.mixed.device_sums`). Of
-    squares, which are symmetric, the upper triangle.
+    squares, which are symmetric, the upper triangle. Of ordered rows also the plain sums over the
+    latest of each part, columns and label: where a device stands
+    (`persfl.methods.mixed.latest_rows`).
     """
 
     kind = "parts"
@@ -80,6 +82,7 @@ class PartSums(Question):
         "product": ("parts", "size"),
         "label": ("parts",),
         "weight": ("parts",),
+        "latest": ("parts", "wider"),
     }
     ordered: Annotated[bool, Flag()] = False
 

@@ -154,6 +154,21 @@ class HiddenEvidence:
         crossed = (self.left * self.plain[:, None]).T @ self.left * (worth / plain)
         return drawn_shares(crossed, worth, found, np.ones(len(found)))
 
+    def better(self, shares: Array, before: Array) -> float:
+        """By how many standard errors hidden rows are less wrong than they were `before`, with the
+        first of these offers.
+
+        >>> left = np.random.default_rng(0).normal(size=(50, 2)) * [2.0, 0.1]
+        >>> rows, one = np.arange(50), np.ones(50)
+        >>> told = HiddenEvidence(0 * rows, rows, 0 * rows, one, one, left)
+        >>> told.better(np.array([0.0, 1.0]), np.ones(1)) > 4
+        True
+        """
+        was = (self.left[:, : len(before)] @ before) ** 2
+        gain = self.weight * (was - (self.left @ shares) ** 2)
+        spread = float(gain.std())
+        return float(gain.mean() / spread * np.sqrt(len(gain))) if spread > 0 else 0.0
+
     def _worth_of_plain(self, shares: Array) -> float:
         """How many rows plain squared errors are worth, where these shares were found by others."""
         error = (self.left @ shares) ** 2

@@ -14,6 +14,7 @@ from persfl.evaluation.split import taken
 from persfl.learners.shared_trees import BoostedModels, WeighedTrees
 from persfl.methods.mixed import PANEL
 from persfl.methods.mixed.device_sums import DeviceSums
+from persfl.methods.mixed.latest_rows import LatestRows
 from persfl.methods.mixed.linear_rule import linear_blend
 from persfl.methods.mixed.near_round import (
     NAMED,
@@ -89,9 +90,9 @@ def _told_round(
 ) -> tuple[Models, Round]:
     """The models of all, and who is near whom, as `record` has it."""
     Z = known.axes.inside(devices.X)
-    sums = DeviceSums.of(Z, devices.y, devices.weight, devices.start)
+    given = Z, devices.y, devices.weight, devices.start
     centre = panel.place_of(np.arange(len(devices)))
-    told = known.told(sums, centre, NAMED)
+    told = known.told(DeviceSums.of(*given), LatestRows.of(*given), centre, NAMED)
     peers = others(panel.centres[told.at])
     round_ = near_round(
         blank,

@@ -6,6 +6,9 @@ personal.
     centred level    the same, with columns about the device's own means: effects within devices
     diagonal         every coefficient is personal, as far as devices differ in it
     near             every other device may be the centre of a device's model (`near_centres`)
+
+Of rows in the order of time each is offered once more, going on from the latest row
+(`latest_rows`).
 """
 
 from __future__ import annotations
@@ -18,6 +21,11 @@ import numpy as np
 
 from persfl.methods.mixed.device_sums import DeviceSums, about_own_means
 from persfl.methods.mixed.fleet_panel import panel_fit, panel_near
+from persfl.methods.mixed.latest_rows import (
+    GOING_ON,
+    LatestRows,
+    decided_where_moved,
+)
 from persfl.methods.mixed.likeness import Likeness, chance_of_one, likeness
 from persfl.methods.mixed.mixed_model import FOLD_STEPS, STEPS, MixedModel, Variances
 from persfl.methods.mixed.near_centres import STEPS as NEAR_STEPS
@@ -49,6 +57,17 @@ class Offered(NamedTuple):
         known = self.decided @ noise
         return np.asarray(known[:, None] + known[None, :])
 
+    def going_on(self, latest: LatestRows) -> Offered:
+        """With each of them once more, moved to where the latest row is."""
+        columns = self.models.shape[2]
+        decided = decided_where_moved(self.decided, columns)
+        decided = np.concatenate([self.decided, decided])
+        return self._replace(
+            models=np.concatenate([self.models, latest.moved(self.models)]),
+            decided=decided,
+            own=decided / columns,
+        )
+
 
 class OneOffer(NamedTuple):
     """As `Offered`, of one of them."""
@@ -77,6 +96,11 @@ class SumOffers:
         """What offers are called, in order."""
         levels = ("level", "centred level") if self.level else ()
         return ("pooled", *levels, "diagonal", "near")
+
+    @property
+    def names_going_on(self) -> tuple[str, ...]:
+        """The same, then those that go on from the latest row."""
+        return (*self.names, *(name + GOING_ON for name in self.names))
 
     def kind(self, name: str) -> MixedModel:
         """What is personal in this offer."""

@@ -18,6 +18,11 @@ from scipy.special import softmax
 from persfl.learners.shared_trees import WeighedTrees
 from persfl.methods.mixed.device_sums import DeviceSums, about_own_means
 from persfl.methods.mixed.fleet_panel import sums_of_devices, told_by_others
+from persfl.methods.mixed.latest_rows import (
+    GOING_ON,
+    LatestRows,
+    decided_where_moved,
+)
 from persfl.methods.mixed.likeness import FleetFacts, place_chances
 from persfl.methods.mixed.mixed_model import Variances
 from persfl.methods.mixed.near_centres import toward_centres
@@ -53,29 +58,51 @@ class PanelKnowledge:
         axes = self.population.axes
         return PrincipalAxes(self.level, axes if axes.size else None)
 
-    def told(self, sums: DeviceSums, centre: IntArray, named: int) -> ToldModels:
-        """The models of these devices, from sums over their rows `axes.inside`; `centre` (n,) is
-        the place of each among the centres, -1 for most.
+    @property
+    def going_on(self) -> Array:
+        """(offers,) the shares of those that go on from the latest row."""
+        share = dict(zip(self.names, self.shares.tolist(), strict=True))
+        names = self.population.names.tolist()
+        return np.array([share.get(name + GOING_ON, 0.0) for name in names])
+
+    def told(
+        self, sums: DeviceSums, latest: LatestRows, centre: IntArray, named: int
+    ) -> ToldModels:
+        """The models of these devices, from sums over their rows `axes.inside` and the latest of
+        these; `centre` (n,) is the place of each among the centres, -1 for most.
         """
         places = np.arange(len(centre))
         blocks = [places[k : k + BLOCK] for k in range(0, len(places), BLOCK)]
         found = (
-            self._told(sums_of_devices(sums, block), centre[block], named)
+            self._told(
+                sums_of_devices(sums, block), latest.at(block), centre[block], named
+            )
             for block in blocks
         )
         return ToldModels(*map(np.concatenate, zip(*found, strict=True)))
 
-    def _told(self, sums: DeviceSums, centre: IntArray, named: int) -> ToldModels:
-        linear = self.population.shares
+    def _told(
+        self, sums: DeviceSums, latest: LatestRows, centre: IntArray, named: int
+    ) -> ToldModels:
+        moves = self.going_on
+        stays = self.population.shares - moves
         offers = list(self._offers(sums, centre))
         models = np.stack([offer.models for offer in offers])
-        share = np.stack([offer.decided for offer in offers]) / models.shape[2]
+        mixed = np.einsum("c,cnd->nd", stays, models)
+        decided = np.stack([offer.decided for offer in offers])
+        columns = models.shape[2]
+        share = decided / columns
+        moved = decided_where_moved(decided, columns) / columns
         k = [offer.name for offer in offers].index("near")
         near = offers[k]
-        own = linear @ share
-        close = linear[k] * (1.0 - share[k])
+        own = stays @ share
+        close = stays[k] * (1.0 - share[k])
+        if moves.any():
+            mixed += np.einsum("c,cnd->nd", moves, latest.moved(models))
+            own += moves @ moved
+            close += moves[k] * (1.0 - moved[k])
         return ToldModels(
-            self.axes.outside(np.einsum("c,cnd->nd", linear, models)),
+            self.axes.outside(mixed),
             np.stack([own, 1.0 - own - close, close], axis=1),
             *self._named(sums, near, k, centre, named),
             sums.residual(models[0]) / sums.weight,

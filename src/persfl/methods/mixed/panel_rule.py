@@ -25,12 +25,14 @@ def learned_from_panel(
     """The rule on the rows of a panel, as if there were no others.
 
     >>> from persfl.methods.mixed.device_sums import DeviceSums
+    >>> from persfl.methods.mixed.latest_rows import LatestRows
     >>> from persfl.sources import clustered_regression
     >>> rows = clustered_regression(n=30, clusters=2, rows=8, features=3, seed=0)
     >>> known = learned_from_panel(rows, level=True, seed=0)
     >>> Z = known.axes.inside(rows.X)
-    >>> sums = DeviceSums.of(Z, rows.y, rows.weight, rows.start)
-    >>> known.told(sums, np.arange(30), 5).models.shape
+    >>> given = Z, rows.y, rows.weight, rows.start
+    >>> latest = LatestRows.of(*given)
+    >>> known.told(DeviceSums.of(*given), latest, np.arange(30), 5).models.shape
     (30, 4)
     """
     order = found_order(rows, order or RowOrder())

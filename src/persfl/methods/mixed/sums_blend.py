@@ -65,7 +65,7 @@ class SumsBlend:
     @property
     def linear(self) -> Array:
         """(offers,) the share of each linear model, also as what trees are added to."""
-        many = len(self.offers.names)
+        many = len(self.whole.models)
         found = self.shares[:many].copy()
         for share, (start, _) in zip(self.shares[many:], self.trees, strict=True):
             if start >= 0:
@@ -73,9 +73,14 @@ class SumsBlend:
         return found
 
     @property
+    def settled(self) -> Array:
+        """(offers,) the same, where nothing goes on from a latest row."""
+        return np.asarray(self.linear.reshape(-1, len(self.offers.names)).sum(axis=0))
+
+    @property
     def shared_trees(self) -> WeighedTrees:
         """Trees that have a share, and which."""
-        shares = self.shares[len(self.offers.names) :].tolist()
+        shares = self.shares[len(self.whole.models) :].tolist()
         pairs = zip(shares, self.trees, strict=True)
         return tuple((share, trees) for share, (_, trees) in pairs if share > 0)
 
@@ -116,7 +121,8 @@ class SumsBlend:
         near = self.whole.models[names.index("near")]
         return Population(
             names=np.array(names),
-            shares=self.linear,
+            # nobody knows whether a newcomer's rows are in any order
+            shares=self.settled,
             centre=centre,
             Sigma=Sigma,
             usual=np.array([each.usual for each in noise]),
@@ -127,8 +133,8 @@ class SumsBlend:
 
     def made_of(self, linear: Array) -> Array:
         """(n, 3) own rows, fleet, neighbours: what decides each model, offers by their shares."""
-        k = self.names.index("near")
+        near = [k for k in range(len(linear)) if self.names[k].startswith("near")]
         own = np.einsum("c,cn->n", linear, self.whole.own)
-        close = linear[k] * (1.0 - self.whole.own[k])
+        close = linear[near] @ (1.0 - self.whole.own[near])
         # trees of labels have no linear part, and see the whole fleet
         return np.stack([own, 1.0 - own - close, close], axis=1)
