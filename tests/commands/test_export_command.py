@@ -8,6 +8,7 @@ import pytest
 from fitted_runs import fit, rows
 
 from persfl.cli import main
+from persfl.evaluation.error_table import error_lines
 from persfl.report.model_card import model_card
 from persfl.runs import load_model
 
@@ -52,6 +53,15 @@ def test_a_card_says_what_it_is_about(run, tmp_path):
     assert card.startswith("# Models of `y`, one for each of 6 devices")
     for words in ("`who`", "36 in all", "`a`, `b`", "Method: paper", "## Privacy"):
         assert words in card
+    worth = load_model(run).worth_
+    for row in error_lines(worth.summary()):
+        assert "| " + " | ".join(row) + " |" in card
+    assert (
+        "Errors are the mean squared error as a share of the label's variance." in card
+    )
+    assert (
+        "learned without 25 % of the rows; these models learned from all rows." in card
+    )
 
 
 def test_names_in_a_card_are_no_markup(run):

@@ -846,7 +846,9 @@ def test_rounds_and_questions_are_counted_in_whole_numbers(opened):
     info = example_info(devices=3)
     info["help"]["answered"] = [2, 2, 2]
     info["loss"] |= {"rounds": [0, 1, 2], "device": [[3.0, 2.0, 1.0]] * 3}
-    info["loss"]["fleet"] = dict.fromkeys(("low", "median", "high"), [3.0, 2.0, 1.0])
+    info["loss"]["fleet"] = {
+        name: [3.0, 2.0, 1.0] for name in ("low", "median", "high")
+    }
     page = opened(info)
     read = "return [...document.querySelectorAll(arguments[0])].map(t => t.textContent)"
     assert page.js(read, "#questions-figure .strip text")[:3] == ["0", "1", "2"]

@@ -10,6 +10,9 @@ from persfl.evaluation.headline import personalized_is
 from persfl.evaluation.intervals import in_units, percent
 
 Lines = list[tuple[str, ...]]
+# what errors are
+OF_NUMBERS = "mean squared error as a share of the label's variance"
+OF_CLASSES = "Brier score (squared error of the chances of all classes)"
 
 
 def error_lines(arms: Sequence[Mapping[str, Any]], *, ahead: bool = False) -> Lines:

@@ -16,6 +16,7 @@ from persfl.evaluation.alike import (
     verdict_codes,
     what_was_found,
 )
+from persfl.evaluation.error_table import OF_CLASSES, OF_NUMBERS
 from persfl.evaluation.who_helps import pairs_known, reward_interval
 from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
 from persfl.methods import settings_of
@@ -123,11 +124,7 @@ def info(
         "words": {
             "device": device,
             "label": label,
-            "error": (
-                "Brier score (squared error of the chances of all classes)"
-                if classes
-                else "mean squared error as a share of the label's variance"
-            ),
+            "error": OF_CLASSES if classes else OF_NUMBERS,
         },
         "devices": {
             "ids": ids,

@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from persfl.checks import many
-from persfl.evaluation.headline import NOTHING, headline
+from persfl.evaluation.error_table import OF_CLASSES, OF_NUMBERS, error_lines
+from persfl.evaluation.headline import NOTHING, expected_words, headline
 from persfl.evaluation.intervals import percent
 from persfl.methods import settings_of
 from persfl.report.about_run import rows_each
@@ -87,10 +88,15 @@ def _worth(worth: Worth | None) -> str:
     if worth is None:
         return NOTHING
     said = headline(worth).sentences
-    lines = [" ".join(said), "", "| models | mean error |", "|---|---|"]
-    for arm in worth.summary():
-        lines.append(f"| {arm['name']} | {arm['error']:.4g} |")
-    return "\n".join(lines)
+    head, *arms = error_lines(worth.summary(), ahead=worth.ahead)
+    rule = ["---"] * len(head)
+    table = ["| " + " | ".join(row) + " |" for row in (head, rule, *arms)]
+    what = f"Errors are the {OF_CLASSES if worth.classes else OF_NUMBERS}."
+    if not worth.classes:
+        what += ' "Off by" is in the label\'s own units.'
+    return "\n".join(
+        [" ".join(said), "", *table, "", f"{what} {expected_words(worth)}".strip()]
+    )
 
 
 def _limits(fitted: Fitted) -> str:
@@ -103,7 +109,7 @@ def _limits(fitted: Fitted) -> str:
     if fitted.worth is not None:
         share = percent(fitted.settings.holdout)
         lines.append(
-            f"Errors were measured with {share} of the rows held back; these models learned from"
-            " all rows."
+            f"Errors were measured by models that learned without {share} of the rows; these models"
+            " learned from all rows."
         )
     return "\n".join(f"- {_plain(line)}" for line in lines)
