@@ -348,9 +348,10 @@ def test_from_end_to_end(tmp_path):
     assert BY_QUESTIONS not in notes
 
 
-def test_other_losses_say_that_their_rule_is_an_earlier_one(tmp_path):
+def test_wide_models_of_other_losses_say_that_their_rule_is_an_earlier_one(tmp_path):
     out = tmp_path / "run"
-    homes = at_home(DEVICES, Policy(rows=2))
+    fleet = clustered_regression(n=3, clusters=1, rows=8, features=51, seed=1)
+    homes = at_home(fleet, Policy(rows=2))
     settings = {"loss": "huber"}
     few = {"budget": 1}
     asked = plan(out, homes, method="blend", settings=settings, method_settings=few)
@@ -410,9 +411,14 @@ def test_parts_are_cut_as_folds_are():
     device = one_device(Policy())
     assert asked_of(device, [{"what": "parts"}])[0] == ["ok"]
     huber = replace(ONE, settings={"loss": "huber"})
-    own = {"what": "own", "view": "shared"}
-    arrays = {"k0.variance": np.zeros(1)}
-    assert asked_of(device, [own], arrays, terms=huber)[0] == ["ok"]
+    arrays = {
+        "k0.copies": np.ones(1),
+        "k0.starts": np.zeros((1, 2)),
+        "k0.ends": np.zeros((1, 2)),
+        "k0.reach": np.ones(1),
+    }
+    places = {"what": "places", "many": 1}
+    assert asked_of(device, [places], arrays, terms=huber)[0] == ["ok"]
 
 
 def test_limits_and_the_ledger_hold():

@@ -13,12 +13,12 @@ from persfl.errors import UnseenWarning
 from persfl.evaluation.row_order import RowOrder
 from persfl.methods import Blend
 from persfl.methods.mixed.hidden_loss import HiddenLoss
+from persfl.methods.mixed.hidden_rows import Hidden, HiddenRows
 from persfl.methods.mixed.linear_rule import linear_blend
+from persfl.methods.mixed.loss_home import LossHome
 from persfl.methods.mixed.loss_offers import LossOffers
 from persfl.methods.mixed.loss_rule import loss_blend
-from persfl.methods.mixed.offers_from_sums import SumOffers
-from persfl.methods.mixed.panel_draw import some_centres
-from persfl.methods.mixed.working_rows import working_rows
+from persfl.methods.mixed.working_rows import LossSums
 from persfl.runs import load_model, save_model
 from persfl.types import Array
 
@@ -78,7 +78,7 @@ def test_a_huge_delta_is_squared_loss() -> None:
     found = loss_blend(rows, wide, seed=0, trees=False)
     plain = linear_blend(rows, level=True, seed=0, trees=False)
     np.testing.assert_allclose(found.models, plain.models, atol=0.04)
-    np.testing.assert_allclose(found.shares, plain.shares, atol=0.1)
+    np.testing.assert_allclose(found.shares, plain.shares, atol=0.12)
 
 
 @pytest.mark.parametrize("learner", ROBUST, ids=["huber", "absolute"])
@@ -109,9 +109,9 @@ def test_hidden_rows_change_nothing_of_what_is_fitted_without_them(
     for other in (y, np.where(hidden, 1000.0, y)):
         rows = Devices.grouped(X, other, who, range(8))
         Z = np.column_stack([np.ones(len(y)), X])
-        plan = SumOffers(3, True, some_centres(8, 0), np.arange(8))
-        offers = LossOffers(rows, Z, learner, plan)
-        models.append(offers.fit(np.where(hidden, 0.0, 1.0)).models)
+        parts = HiddenRows(hidden + 0, [Hidden((0,), (1,))])
+        home = LossHome(rows, Z, learner, parts)
+        models += LossOffers.of(home.told, (8, 3), 2, learner, 0).fit().folds
     np.testing.assert_array_equal(*models)
 
 
@@ -139,8 +139,12 @@ def test_extreme_counts_have_finite_models(y: Array, intercept: bool) -> None:
 def test_a_slope_of_zero_residuals_is_no_division_by_zero() -> None:
     score = np.array([1.0, 2.0, 3.0])
     for learner in ROBUST:
-        made = working_rows(learner, score, score.copy(), np.ones(3))
-        np.testing.assert_array_equal(made.label, score)
+        rows = score.copy(), np.ones(3), np.array([0, 3])
+        Z = np.ones((3, 1))
+        for reach in (1e-3, 1.0):
+            made = LossSums.of(learner, Z, score, *rows, reach)
+            left = made.left(learner, reach)
+            assert left.product.item() == left.label.item() == 0.0
 
 
 def test_hidden_rows_of_one_date_count_once_as_far_as_they_say_the_same() -> None:
@@ -150,7 +154,7 @@ def test_hidden_rows_of_one_date_count_once_as_far_as_they_say_the_same() -> Non
     row = np.arange(300)
     left = (y - 1.5)[:, None]
     one = np.ones(300)
-    told = HiddenLoss(0 * row, row, 0 * row, one, one, left, COUNTS, y)
+    told = HiddenLoss(0 * row, row, 0 * row, one, one, left, COUNTS, y, -7.0)
     assert told.once_a_key(day, 0).weight.sum() < 60
     shuffled = rng.permutation(day)
     assert told.once_a_key(shuffled, 0).weight.sum() > 150

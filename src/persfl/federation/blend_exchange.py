@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from persfl.checks import those
 from persfl.errors import InputError
 from persfl.federation.blend_journal import Journal, Replies
 from persfl.federation.letters import (
@@ -23,6 +24,7 @@ from persfl.federation.letters import (
     Lost,
     are_few,
     at_limits,
+    capital,
     ends,
     forbids,
     way,
@@ -267,6 +269,14 @@ class BlendExchange:
             heads.append(wire.head | named)
             arrays |= nested(f"k{place}", wire.arrays)
         return self.letters.letter(number, i, {"asks": heads}, arrays)
+
+    def noted_alone(self, names: Sequence[str]) -> None:
+        """Who keeps the model of own rows alone, if anybody does."""
+        if names:
+            self.notes.append(
+                f"{capital(those(names, 'keeps the model', 'keep models'))} of own rows alone,"
+                " whatever shares say: on these the mix was at least twice as bad."
+            )
 
     def tells(self, i: int, told: Mapping[str, Any]) -> None:
         """Keep what a target tells of the rows that it held back."""

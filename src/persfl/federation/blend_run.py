@@ -20,12 +20,18 @@ from persfl.federation.blend_site import FlowerSite
 from persfl.federation.class_site import NO_ALIKE, ClassSite
 from persfl.federation.leaves_site import LeavesSite
 from persfl.federation.letters import Letters
+from persfl.federation.loss_site import LossSite
 from persfl.federation.messages import Responder
 from persfl.federation.mixed_site import MixedSite
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.sums_site import NO_TREES, SumsSite
-from persfl.federation.told_terms import tells_bends, tells_leaves, tells_sums
+from persfl.federation.told_terms import (
+    tells_bends,
+    tells_leaves,
+    tells_losses,
+    tells_sums,
+)
 from persfl.federation.wait_notices import Waiting
 from persfl.methods import Mixed
 from persfl.methods.blend.algorithm import blend_over
@@ -92,6 +98,9 @@ def _run(
     if tells_bends(letters.terms):
         bends = ClassSite(letters, scene)
         return bends, bends.blended()
+    if tells_losses(letters.terms):
+        losses = LossSite(letters, scene)
+        return losses, losses.blended()
     if tells_leaves(letters.terms):
         leaves = LeavesSite(letters, scene)
         return leaves, leaves.blended()
@@ -141,7 +150,8 @@ def blended(
         notice=lambda text: waiting(text, ()),
     )
     site, found = _run(letters, scene, plan)
-    if tells_sums(terms) and plan.setting("trees"):
+    linear = tells_sums(terms) or tells_losses(terms)
+    if linear and plan.setting("trees"):
         site.notes.append(NO_TREES)
     if tells_bends(terms):
         site.notes.append(NO_ALIKE)

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from persfl.checks import those
 from persfl.federation.blend_device import family_of
 from persfl.federation.blend_exchange import BlendExchange, BlendScene, Letter
 from persfl.federation.blend_group import Ask, FlowerBundle, FlowerGroup
-from persfl.federation.letters import Letters, capital
+from persfl.federation.letters import Letters
 from persfl.federation.lockstep import side_by_side
 from persfl.federation.model_sizes import ModelSizes
 from persfl.federation.model_store import mixture_from
@@ -105,11 +104,7 @@ class FlowerSite(BlendExchange):
             self.tells(letter.to, told)
             if reply_numbers(told.get("alone"), (1,))[0] == 1.0:
                 alone.append(self.ids[letter.to])
-        if alone:
-            self.notes.append(
-                f"{capital(those(alone, 'keeps the model', 'keep models'))} of own rows alone,"
-                " whatever shares say: on these the mix was at least twice as bad."
-            )
+        self.noted_alone(alone)
         return models
 
     def starts_of(self, starts: Starts, t: int) -> dict[str, Any]:

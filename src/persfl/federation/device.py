@@ -45,7 +45,7 @@ from persfl.federation.private_messages import PrivateMessages
 from persfl.federation.row_stock import Lot
 from persfl.federation.row_table import Rows
 from persfl.federation.sums_device import SumsDevice
-from persfl.federation.told_terms import tells_bends, tells_sums
+from persfl.federation.told_terms import tells_bends, tells_losses, tells_sums
 from persfl.learners.any_family import ANY
 from persfl.methods.blend.questions import KINDS as QUESTIONS
 from persfl.wire.codec import WireError, nested, pack
@@ -251,6 +251,10 @@ def _asked_as(rows: RowsAsked) -> AskedDevice:
         from persfl.federation.class_device import ClassDevice
 
         return ClassDevice(rows)
+    if tells_losses(rows.terms):
+        from persfl.federation.loss_device import LossDevice
+
+        return LossDevice(rows)
     from persfl.federation.blend_device import BlendDevice
 
     return BlendDevice(rows)

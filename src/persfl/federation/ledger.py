@@ -61,6 +61,9 @@ TELLING = (
     "near",
     "pool",
     "pooled mix",
+    "places",
+    "shares",
+    "take and look",
 )
 
 _KNOWN = "SELECT 1 FROM others WHERE target = ? AND kind = ? AND code = ?"

@@ -1,5 +1,5 @@
-"""What devices tell under the terms of a run: sums over rows, bends of log chances, sums in
-leaves, or none of these; and terms in the units that ranges give.
+"""What devices tell under the terms of a run: sums over rows or over working rows, bends of log
+chances, sums in leaves, or none of these; and terms in the units that ranges give.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from persfl.methods.mixed import SMALL
+from persfl.methods.mixed import FEW, OF_SCORES, SMALL
 from persfl.traits import traits_of
 from persfl.types import Array, Learner
 from persfl.wire.terms import Terms
@@ -43,6 +43,22 @@ def tells_bends(terms: Terms) -> bool:
     learner = terms.learner()
     columns = terms.features + learner.intercept
     return bool(columns * max(terms.classes, 2) <= SMALL)
+
+
+def tells_losses(terms: Terms) -> bool:
+    """Whether models of these terms are blended from sums over working rows: linear models of
+    counts or under a robust loss, of not too many columns.
+
+    >>> tells_losses(Terms(columns=("a",), settings={"loss": "huber"}))
+    True
+    >>> tells_losses(Terms(columns=("a",)))
+    False
+    """
+    if terms.model != "linear" or terms.classes:
+        return False
+    learner = terms.learner()
+    columns = terms.features + learner.intercept
+    return learner.kind in OF_SCORES and bool(columns <= FEW)
 
 
 def tells_leaves(terms: Terms) -> bool:

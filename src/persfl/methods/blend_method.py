@@ -16,12 +16,11 @@ from persfl.learners.linear import Linear
 from persfl.learners.tree import Tree
 from persfl.methods.loop_plan import loop_plan
 from persfl.methods.method_fields import MethodSettings, setting
-from persfl.methods.mixed import PANEL
+from persfl.methods.mixed import OF_SCORES, PANEL
 from persfl.methods.protocol import Needs, Task
 from persfl.training.state import Keep, Plan, State, rounds_for
 from persfl.types import Array
 
-OF_SCORES = ("huber", "absolute", "poisson")  # losses blended by working rows
 MOST = 10**9  # questions that a budget may be
 
 

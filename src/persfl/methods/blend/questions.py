@@ -24,6 +24,7 @@ from persfl.methods.blend.forms import (
     Whole,
     Wire,
 )
+from persfl.methods.blend.loss_questions import LOSS_QUESTIONS
 from persfl.methods.blend.model_forms import Models, Probes, Starts, Views
 from persfl.methods.blend.question_base import Question
 from persfl.methods.blend.views import ViewSettings
@@ -238,6 +239,6 @@ class Take(Question):
 
 _ALL: tuple[type[Question], ...] = (
     Spread, Weight, PartSums, Draw, LeafSums, GradientSteps, Slopes, Falls, Fit, Refits, OwnRows,
-    Weigh, JudgeOffers, Mix, Take, *CLASS_QUESTIONS,
+    Weigh, JudgeOffers, Mix, Take, *CLASS_QUESTIONS, *LOSS_QUESTIONS,
 )  # fmt: skip
 KINDS: Mapping[str, type[Question]] = {kind.kind: kind for kind in _ALL}

@@ -9,25 +9,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from persfl.devices import Devices
 from persfl.evaluation.row_order import RowOrder
 from persfl.learners.linear import Linear
-from persfl.methods.mixed import PANEL
-from persfl.methods.mixed.hidden_evidence import HiddenEvidence
 from persfl.methods.mixed.hidden_loss import HiddenLoss
-from persfl.methods.mixed.hidden_rows import hidden_rows
+from persfl.methods.mixed.hidden_rows import HiddenRows, hidden_rows
 from persfl.methods.mixed.linear_rule import BOOSTED, with_tree_offers
+from persfl.methods.mixed.loss_home import LossHome
 from persfl.methods.mixed.loss_offers import LossOffers
 from persfl.methods.mixed.near_round import level_last, likeliest
-from persfl.methods.mixed.offers_from_sums import SumOffers
-from persfl.methods.mixed.panel_draw import some_centres
-from persfl.methods.mixed.principal_axes import axes_of
+from persfl.methods.mixed.principal_axes import PrincipalAxes, axes_of
 from persfl.methods.mixed.sums_blend import LinearBlend, SumsBlend
-from persfl.types import Array, Mask
+from persfl.types import Array
 
 
 def loss_blend(
@@ -50,51 +45,40 @@ def loss_blend(
     """
     axes = axes_of(rows, learner.intercept)
     Z = axes.inside(rows.X)
-    n, d = len(rows), Z.shape[1]
-    panel = some_centres(n, seed, PANEL)
-    plan = SumOffers(d, learner.intercept, some_centres(n, seed), panel)
-    offers = LossOffers(rows, Z, learner, plan)
-    whole = offers.fit(rows.weight)
-    noise = whole.learned[plan.names.index("diagonal")].variances.noise
-    calm = np.minimum(noise.each / noise.usual, 1.0)
     hidden = hidden_rows(rows, seed, order)
-    shown = [np.isin(hidden.part, fold.learn) for fold in hidden.folds]
-    folds = [offers.fit(rows.weight * left, whole.learned).models for left in shown]
-    simplest = plan.names.index("pooled")
-    plain = HiddenEvidence.of(rows, Z, hidden, folds, calm)
-    told = HiddenLoss.under(learner, plain, rows.y)
+    home = LossHome(rows, Z, learner, hidden)
+    copies = 1 + len(hidden.folds)
+    offers = LossOffers.of(home.told, (len(rows), Z.shape[1]), copies, learner, seed)
+    fits = offers.fit()
+    told = home.judged(fits.folds, fits.calm, fits.reach)
     if order is not None and order.keys is not None:
-        told = told.once_a_key(order.keys[told.row], simplest)
-    shares = told.shares(simplest)
-    mixed = np.einsum("c,cnd->nd", shares, whole.models)
-    sums = offers.sums(mixed, rows.weight)
-    known = SumsBlend(plan, sums, whole, folds, calm, plan.names, shares)
-    if trees and len(rows.y) >= BOOSTED and _growable(rows, learner, told, shown):
+        told = told.once_a_key(order.keys[told.row], offers.simplest)
+    known = offers.blend(fits, told.shares(offers.simplest))
+    if trees and len(rows.y) >= BOOSTED and _growable(rows, learner, told, hidden):
         known = with_tree_offers(known, rows, hidden, told)
-    near, pooled = (
-        level_last(axes.outside(whole.models[plan.names.index(name)]), plan.level)
-        for name in ("near", "pooled")
-    )
-    return _with_losses(known.blended(axes), near, pooled, rows, learner)
+    return _with_losses(known, axes, rows, learner)
 
 
 def _growable(
-    rows: Devices, learner: Linear, told: HiddenLoss, shown: Sequence[Mask]
+    rows: Devices, learner: Linear, told: HiddenLoss, parts: HiddenRows
 ) -> bool:
     """Whether there is anything to grow trees from: nothing but zeros are no rates."""
     if learner.kind != "poisson":
         return True
     y = rows.y * rows.weight
+    shown = [np.isin(parts.part, fold.learn) for fold in parts.folds]
     hidden = [y[told.row[left[told.row]]].sum() for left in shown]
     return bool(min(*(y[left].sum() for left in shown), *hidden) > 0)
 
 
 def _with_losses(
-    found: LinearBlend, near: Array, pooled: Array, rows: Devices, learner: Linear
+    known: SumsBlend, axes: PrincipalAxes, rows: Devices, learner: Linear
 ) -> LinearBlend:
-    """With the loss on a device's rows: of one model for all (`pooled`), and of models (`near`) of
-    the likeliest centres.
+    """What is found, with the loss on a device's rows: of one model for all, and of models of the
+    likeliest centres.
     """
+    found = known.blended(axes)
+    near, pooled = seen_models(known, axes)
     order = likeliest(found.posterior, found.likeness.chance)
     errors = np.full(found.centre_error.shape, np.inf)
     fleet = np.empty(len(rows))
@@ -104,3 +88,13 @@ def _with_losses(
         fleet[i] = losses[0]
         errors[i, order[i]] = losses[1:]
     return found._replace(centre_error=errors, fleet_error=fleet)
+
+
+def seen_models(known: SumsBlend, axes: PrincipalAxes) -> tuple[Array, Array]:
+    """(n, size) models of neighbours' and of one model for all, in the order of `Linear`."""
+    k = known.names.index("near")
+    near, pooled = (
+        level_last(axes.outside(known.whole.models[each]), known.offers.level)
+        for each in (k, known.simplest)
+    )
+    return near, pooled

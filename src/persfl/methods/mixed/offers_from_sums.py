@@ -32,6 +32,12 @@ from persfl.methods.mixed.near_centres import STEPS as NEAR_STEPS
 from persfl.types import Array, IntArray
 
 
+def offer_names(level: bool) -> tuple[str, ...]:
+    """What offers are called, in order."""
+    levels = ("level", "centred level") if level else ()
+    return ("pooled", *levels, "diagonal", "near")
+
+
 class Learned(NamedTuple):
     """What an offer learned of the fleet; `Sigma` is that of near, about a centre."""
 
@@ -94,8 +100,7 @@ class SumOffers:
     @property
     def names(self) -> tuple[str, ...]:
         """What offers are called, in order."""
-        levels = ("level", "centred level") if self.level else ()
-        return ("pooled", *levels, "diagonal", "near")
+        return offer_names(self.level)
 
     @property
     def names_going_on(self) -> tuple[str, ...]:

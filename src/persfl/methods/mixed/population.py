@@ -17,7 +17,14 @@ from persfl.errors import InputError
 from persfl.learners.linear import Linear
 from persfl.learners.storage.named_arrays import has_form
 from persfl.methods.mixed.device_sums import DeviceSums, about_own_means
-from persfl.methods.mixed.working_rows import ROUNDS, safe_part, working_rows
+from persfl.methods.mixed.working_rows import (
+    ROUNDS,
+    LossSums,
+    first_reach,
+    next_reach,
+    safe_part,
+    usual_score,
+)
 from persfl.types import Array
 
 _ROUNDS = 3  # in which a newcomer's noise and its model are found from one another
@@ -75,10 +82,13 @@ class Population:
         if learner.kind == "squared" or not weight.sum() > 0:
             return self._offer(k, name, sums)
         model = self.centre[k]
+        every = np.array([0, len(y)])
+        usual = usual_score(float(weight @ y), float(weight.sum()))
+        first = first_reach(learner, usual)
+        reach = next_reach(learner, first, float(self.usual[k]))
         for _ in range(ROUNDS):
-            made = working_rows(learner, Z @ model, y, weight)
-            step = self._offer(k, name, made.sums(Z, weight, np.array([0, len(y)])))
-            step = step - model
+            made = LossSums.of(learner, Z, Z @ model, y, weight, every, reach)
+            step = self._offer(k, name, made.about(learner, reach, model[None])) - model
             model = model + safe_part(learner, Z @ step) * step
         return np.asarray(model)
 
