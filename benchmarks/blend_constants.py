@@ -163,13 +163,10 @@ OF_CLASS_RULE = (
         "rows of each class by design",
     ),
     Constant(
-        "variance of levels", _mixed("class_offers.LEVEL"), (0.3, 3.0), "log odds"
-    ),
-    Constant(
         "variances of coefficients, in the fleet's",
         _mixed("class_offers.PULLS"),
-        ((1.0,), (10.0,), (1.0, 100.0), (100.0,)),
-        "from a little to any",
+        ((1.0, 10.0, 100.0), (10.0,), (100.0,)),
+        "personal, and any",
     ),
     Constant(
         "the same where neighbours are fitted",
@@ -198,14 +195,14 @@ OF_CLASS_RULE = (
     ),
     Constant(
         "share on the first fold below which trees are left out",
-        _mixed("class_rule.WORTH"),
+        _mixed("class_trees.WORTH"),
         (0.0, 0.1),
         "time",
     ),
     Constant(
         "how sure stages of boosting are",
         _mixed("class_trees.CALMER"),
-        ((1.0,), (0.5,)),
+        (0.3, 1.0),
         "late stages make few mistakes and are too sure",
     ),
 )

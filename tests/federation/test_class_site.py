@@ -34,6 +34,13 @@ TWO = {"loss": "logistic", "intercept": True}
 MANY = {"loss": "multinomial", "intercept": True}
 
 
+def nearly_all(home, told, place):
+    """Shares of which one offer has nearly all."""
+    shares = np.full(len(home.offers(told)), 1e-9)
+    shares[place] += 1 - shares.sum()
+    return shares
+
+
 def rows_of(classes, n=5, seed=0):
     """Two kinds of devices."""
     rng = np.random.default_rng(seed)
@@ -239,9 +246,7 @@ def test_a_device_does_not_believe_shares_that_its_rows_contradict():
         ordered=False,
     )
     spoilt = Centres(1.0, np.tile([[90.0, -90.0]], (6, 3, 1)), None)
-    shares = np.full(8, 1e-9)
-    shares[0] = 1 - 7e-9
-    found = own.mixed(spoilt, shares)
+    found = own.mixed(spoilt, nearly_all(own, spoilt, 0))
     assert (found.own == 1).all()
     assert np.abs(found.model).max() < 10
 
@@ -252,8 +257,8 @@ def test_a_device_looks_at_the_model_that_it_ends_with():
     part = np.arange(rows[0].rows) % 5
     own = ClassHome(alone(rows[0]), part, classes=2, level=True, ordered=False)
     honest = own.free(1.0, np.zeros((6, 3, 2)))
-    shares = np.full(10, 1e-9)
-    shares[-2] = 1 - 9e-9  # neighbours'
+    near = Centres(1.0, 0 * honest, honest)
+    shares = nearly_all(own, near, -2)  # neighbours'
     lying = np.concatenate([-5 * honest[:1], honest[1:]])
     fair, spoilt = (
         own.mixed(Centres(1.0, 0 * honest, mean), shares) for mean in (honest, lying)
@@ -325,14 +330,13 @@ def test_units_that_a_liar_has_spoilt_do_not_hide_what_own_rows_say():
     X = rng.normal(size=(40, 2))
     y = (X @ [3.0, -2.0] + 0.5 * rng.logistic(size=40) > 0) + 0.0
     part = np.arange(40) % 5
-    shares = np.full(8, 1e-9)
-    shares[1] = 1 - 7e-9  # even chances
     learner = Terms(columns=("a", "b"), settings=TWO, classes=2).learner()
     losses = []
     for size in (1.0, 0.02):
         one = Data(size * X, y)
         own = ClassHome(alone(one), part, classes=2, level=True, ordered=False)
-        found = own.mixed(Centres(1.0, np.zeros((6, 3, 2)), None), shares)
+        nobody = Centres(1.0, np.zeros((6, 3, 2)), None)
+        found = own.mixed(nobody, nearly_all(own, nobody, 1))  # even chances
         model = found.model[:, 1] - found.model[:, 0]
         losses.append(float(learner.loss(model, one)))
     assert losses[1] <= 1.5 * losses[0] < 0.5 * np.log(2)

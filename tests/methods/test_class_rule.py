@@ -23,7 +23,7 @@ from persfl.methods.mixed.class_near import near_centres
 from persfl.methods.mixed.class_newton import bent, prior_variance
 from persfl.methods.mixed.class_rows import ClassRows, all_rows, device_rows, with_level
 from persfl.methods.mixed.class_rule import ClassRule, class_rule
-from persfl.methods.mixed.class_trees import GrownClasses, best_stage
+from persfl.methods.mixed.class_trees import CALMER, GrownClasses, best_stage
 from persfl.methods.mixed.log_pool import EVEN, pool_shares, pool_sums
 from persfl.runs import load_model, save_model
 from persfl.types import Array, IntArray
@@ -277,6 +277,23 @@ def test_trees_say_what_scikit_learn_says(classes: int) -> None:
     np.testing.assert_allclose(np.exp(stranger), expected, atol=1e-9)
 
 
+def test_trees_that_are_not_told_the_device_are_offered_beside() -> None:
+    """The bend is everybody's, and devices have too few rows to be worth a split."""
+    draw = np.random.default_rng(0)
+    owner = np.repeat(np.arange(40), 10)
+    X = draw.normal(size=(400, 3))
+    y = (np.abs(X[:, 0]) + 0.3 * draw.normal(size=400) > 0.7).astype(float)
+    rows = Devices.grouped(X, y, owner, range(40))
+    found = class_rule(rows, TWO, classes=2)
+    assert found.names[-1] == "trees without the device"
+    assert found.shares[-1] > max(found.shares[-2], 0.3)
+    assert len(found.shared_trees) == len(found.trees)
+    strange = found.trees[-1].log_chances(X, np.full(400, -1))
+    np.testing.assert_array_equal(found.trees[-1].log_chances(X, owner), strange)
+    right = np.mean(found.chances(X, owner).argmax(axis=1) == y)
+    assert right > 0.9
+
+
 def test_kinds_are_found_and_same_seed_same_result() -> None:
     rng = np.random.default_rng(0)
     kinds = 1.5 * rng.normal(size=(2, 4, 2))
@@ -436,6 +453,7 @@ def test_a_classifier_with_trees_is_kept_and_read(
     model = PersonalizedClassifier(holdout=0, random_state=0).fit(X, y, devices=owner)
     models = model.fitted_.models
     assert isinstance(models, BoostedModels)
+    assert len(models.of_classes(len(names))) == 2  # told the device, and not
     chances = model.predict_proba(X, devices=owner)
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
     assert np.mean(model.predict(X, devices=owner) == y) > 0.8
@@ -451,6 +469,17 @@ def test_a_classifier_with_trees_is_kept_and_read(
             models_from(
                 arrays | {"boosted_there": there}, features=2, classes=len(names)
             )
+    shares = arrays["boosted_shares"]
+    shares = np.append(shares, shares[-1])  # one more tree than sets have
+    last = {name: arrays[name] for name in arrays if name.startswith("boosted_0_")}
+    more = {name.replace("_0_", f"_{len(shares) - 1}_"): last[name] for name in last}
+    odd = arrays | more | {"boosted_shares": shares}
+    if len(names) > 2:
+        with pytest.raises(InputError):
+            models_from(odd, features=2, classes=len(names))
+        uneven = arrays | {"boosted_shares": np.arange(len(shares) - 1) / 9.0}
+        with pytest.raises(InputError):
+            models_from(uneven, features=2, classes=len(names))
 
 
 def test_late_boosting_that_is_too_sure_is_taken_and_calmed() -> None:
@@ -465,7 +494,9 @@ def test_late_boosting_that_is_too_sure_is_taken_and_calmed() -> None:
     loss = [-float(each[np.arange(300), label].mean()) for each in (early, late)]
     assert loss[1] > loss[0]
     weight = np.ones(300)
-    assert best_stage([np.stack([early, late])], [label], [weight]) == 1
+    both = [np.stack([early, late])]
+    assert best_stage(both, [label], [weight], share=CALMER) == 1
+    assert best_stage(both, [label], [weight]) == 0  # alone nothing calms it
     even = np.full((300, 3), -np.log(3.0))
     log = np.stack([late, even], axis=1)
     shares = pool_shares(log, label, weight, np.full(2, 0.5))

@@ -20,7 +20,7 @@ from persfl.exports.onnx_nodes import ML, Nodes
 from persfl.exports.onnx_trees import forests, shared_ensemble
 from persfl.learners.network import Network
 from persfl.learners.responses import unknown
-from persfl.learners.shared_trees import ABSENT, BoostedModels, SharedTrees
+from persfl.learners.shared_trees import ABSENT, BoostedModels, ClassTrees, SharedTrees
 from persfl.traits import traits_of
 
 if TYPE_CHECKING:
@@ -186,8 +186,10 @@ def _response(nodes: Nodes, fitted: Fitted, X: str, at: str) -> str:
             else:
                 found = nodes.op("Add", found, more)
         return found
-    added = nodes.op("Mul", _class_trees(nodes, fitted, models, X, at), heard)
-    both = nodes.op("Add", nodes.op("Log", found), added)
+    both = nodes.op("Log", found)
+    for weight, some in models.of_classes(fitted.classes):
+        added = _class_trees(nodes, fitted, weight, some, X, at)
+        both = nodes.op("Add", both, nodes.op("Mul", added, heard))
     return nodes.op("Softmax", both, axis=1)
 
 
@@ -238,27 +240,25 @@ def _shared(nodes: Nodes, trees: SharedTrees, features: int, X: str, at: str) ->
 
 
 def _class_trees(
-    nodes: Nodes, fitted: Fitted, models: BoostedModels, X: str, at: str
+    nodes: Nodes, fitted: Fitted, share: float, trees: ClassTrees, X: str, at: str
 ) -> str:
-    """(rows, classes) what the trees add to log chances: see `spread_classes`."""
+    """(rows, classes) what trees add to log chances: see `spread_classes`."""
     features = len(fitted.schema.columns)
-    raw = nodes.beside(
-        *(_shared(nodes, trees, features, X, at) for _, trees in models.trees)
-    )
-    if len(models.trees) == 1:
+    raw = nodes.beside(*(_shared(nodes, each, features, X, at) for each in trees.trees))
+    if len(trees.trees) == 1:
         zero = nodes.op("Mul", raw, nodes.constant(np.array([0.0])))
         raw = nodes.beside(zero, raw)
     there = nodes.op("LogSoftmax", raw, axis=1)
     # a column for every class; those without trees have the same small chance everywhere
-    place = np.zeros((len(models.there), fitted.classes))
-    place[np.arange(len(models.there)), models.there] = 1.0
+    place = np.zeros((len(trees.there), fitted.classes))
+    place[np.arange(len(trees.there)), trees.there] = 1.0
     rest = np.full(fitted.classes, np.log(ABSENT))
-    rest[models.there] = 0.0
+    rest[trees.there] = 0.0
     full = nodes.op(
         "Add", nodes.op("MatMul", there, nodes.constant(place)), nodes.constant(rest)
     )
     chances = nodes.op("LogSoftmax", full, axis=1)
-    return nodes.op("Mul", chances, nodes.constant(np.array([models.trees[0][0]])))
+    return nodes.op("Mul", chances, nodes.constant(np.array([share])))
 
 
 def _classes(nodes: Nodes, fitted: Fitted, chances: str) -> Any:

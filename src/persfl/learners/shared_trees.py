@@ -117,6 +117,15 @@ def spread_classes(raw: Array, there: IntArray, classes: int) -> Array:
     return np.asarray(log_softmax(found, axis=1))
 
 
+def trees_of_a_set(there: IntArray) -> int:
+    """How many trees tell of these classes; of two one is enough.
+
+    >>> trees_of_a_set(np.array([0, 2])), trees_of_a_set(np.array([0, 1, 2]))
+    (1, 3)
+    """
+    return 1 if len(there) == 2 else len(there)
+
+
 @dataclass(frozen=True, eq=False)
 class BoostedModels(VectorModels):
     """Linear models, one vector per device, and trees of the whole fleet that are added to them.
@@ -128,7 +137,9 @@ class BoostedModels(VectorModels):
     trees: WeighedTrees
     alone: NDArray[np.bool_]
     there: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """The classes that the trees tell of, each by trees of its own; none for numbers."""
+    """The classes that the trees tell of, each by trees of its own (of two classes the second
+    alone), in as many sets behind each other as there are shares; none for numbers.
+    """
 
     def added(self, X: Array, owner: IntArray) -> Array:
         """(rows,) what the trees add to what the vectors say."""
@@ -139,9 +150,20 @@ class BoostedModels(VectorModels):
 
     def log_added(self, X: Array, owner: IntArray, classes: int) -> Array:
         """(rows, classes) what the trees add to the log chances of classes."""
-        each = ClassTrees(tuple(trees for _, trees in self.trees), self.there, classes)
-        found = self.trees[0][0] * each.log_chances(X, owner)
+        found = np.zeros((len(X), classes))
+        for share, each in self.of_classes(classes):
+            found += share * each.log_chances(X, owner)
         return np.where(self._alone(owner)[:, None], 0.0, found)
+
+    def of_classes(self, classes: int) -> list[tuple[float, ClassTrees]]:
+        """Sets of trees that tell of all classes that are there, each with its share."""
+        wide = trees_of_a_set(self.there)
+        found = []
+        for k in range(0, len(self.trees), wide):
+            some = self.trees[k : k + wide]
+            trees = tuple(each for _, each in some)
+            found.append((some[0][0], ClassTrees(trees, self.there, classes)))
+        return found
 
     def _alone(self, owner: IntArray) -> NDArray[np.bool_]:
         return np.append(self.alone, False)[owner]  # -1: was not there

@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from persfl.learners.shared_trees import WORDS, BoostedModels, SharedTrees
+from persfl.learners.shared_trees import (
+    WORDS,
+    BoostedModels,
+    SharedTrees,
+    trees_of_a_set,
+)
 from persfl.learners.storage.named_arrays import (
     AnyArray,
     Arrays,
@@ -62,9 +67,12 @@ def boosted_from(
     sound = has_form(arrays, forms, D=n)
     check_arrays(sound and is_sensible(shares) and 0 < len(shares) <= MOST)
     there = arrays["boosted_there"]
-    if len(there):  # in order, and trees for each of them; of two for the second alone
+    if len(there):  # in order, and a share and trees for all of them
         check_arrays(there[0] >= 0 and (np.diff(there) > 0).all())
-        check_arrays(len(shares) == (1 if len(there) == 2 else len(there)))
+        wide = trees_of_a_set(there)
+        check_arrays(len(shares) % wide == 0)
+        sets = shares.reshape(-1, wide)
+        check_arrays((sets == sets[:, :1]).all())
     if classes is not None:
         check_arrays(bool(len(there)) == bool(classes) and (there < classes).all())
     trees = []

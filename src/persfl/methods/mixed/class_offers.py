@@ -3,8 +3,8 @@
     pooled     one model for the fleet
     even chances   all classes alike, whatever the row: makes a pool less sure of itself
     own        own rows alone, slopes drawn to 0 as the fleet's are, and ten times less
-    level      that model, the levels (intercepts) pulled from the device's own rows
-    pull       all coefficients: from hardly personal to hardly pulled
+    level      that model, with levels (intercepts) of the device's own rows, hardly pulled
+    pull       all coefficients, pulled and hardly pulled
     alike      own rows and those of devices whose rows are alike, fitted together (`class_alike`)
     near       from the mean of the likeliest centres among the other devices (`class_near`); once
                found from own models that are hardly pulled, and once from those of alike devices
@@ -26,15 +26,14 @@ from persfl.methods.mixed.class_alike import alike_models
 from persfl.methods.mixed.class_centre import fleet_centre
 from persfl.methods.mixed.class_fits import Axes, decided, pulled
 from persfl.methods.mixed.class_near import near_centres
-from persfl.methods.mixed.class_newton import prior_variance
+from persfl.methods.mixed.class_newton import WIDE, prior_variance
 from persfl.methods.mixed.class_rows import ClassRows
 from persfl.types import Array, IntArray
 
-LEVEL = 1.0  # the variance of personal levels, in log odds
-# variances of personal coefficients, by that of the fleet's slopes: from a little to any
-PULLS = (1.0, 10.0, 100.0)
-OWN = PULLS[:2]  # the same about 0, for devices that are like nobody
-MIDDLE = PULLS[1]  # for what is fitted from neighbours
+# variances of personal coefficients, by that of the fleet's slopes: personal, and any
+PULLS = (10.0, 100.0)
+OWN = (1.0, 10.0)  # the same about 0, for devices that are like nobody
+MIDDLE = PULLS[0]  # for what is fitted from neighbours
 NEAR = (
     0.3  # the same about a centre that is a neighbour's: kinds are narrower than fleets
 )
@@ -75,7 +74,7 @@ class Pulls(NamedTuple):
         yield from self.own_rows(np.zeros_like(pooled))
         if self.level:
             alone = np.zeros(d)
-            alone[-1] = LEVEL
+            alone[-1] = WIDE
             yield self.toward("level", self.axes(alone), pooled, 1.0)
         axes = self.axes(self.variance)
         for factor in PULLS:

@@ -1,7 +1,7 @@
 """Blend for classes: offers, judged on rows that they have not seen, and mixed by a log pool.
 
 1. Offers are linear models, pulled toward the fleet's or toward neighbours' (`class_offers`).
-2. With enough rows, trees are grown for the whole fleet, with the device as a category
+2. With enough rows, trees are grown for the whole fleet, with the device as a category and without
    (`class_trees`).
 3. All of it is done again without some rows, hidden at all devices at once (`hidden_rows`).
 4. One set of shares for the fleet, by the log loss of those hidden rows (`log_pool`).
@@ -26,29 +26,25 @@ from persfl.methods.mixed.class_likeness import class_likeness, judging
 from persfl.methods.mixed.class_near import CENTRES
 from persfl.methods.mixed.class_offers import ClassOffers
 from persfl.methods.mixed.class_rows import ClassRows, all_rows, device_rows, with_level
-from persfl.methods.mixed.class_trees import (
-    STAGES,
-    GrownClasses,
-    best_stage,
-)
+from persfl.methods.mixed.class_trees import judged_trees
+from persfl.methods.mixed.grown_trees import CATEGORIES
 from persfl.methods.mixed.hidden_rows import hidden_rows
 from persfl.methods.mixed.likeness import Likeness
-from persfl.methods.mixed.linear_rule import BOOSTED, ENOUGH
+from persfl.methods.mixed.linear_rule import BOOSTED
 from persfl.methods.mixed.log_pool import pool_shares
 from persfl.methods.mixed.panel_draw import some_centres
-from persfl.types import Array, IntArray, Mask
+from persfl.types import Array, IntArray
 
-# trees with less of a share on the first rows hidden are not worth their time
-WORTH = 0.02
 # of the belief in offers this is for one model for all, the rest for each alike: fleets of few rows
 # cannot tell which personal models are good
 FLEET = 0.6
+TREES = ("trees", "trees without the device")
 
 
 @dataclass(frozen=True, eq=False)
 class ClassRule:
     """What comes out: `models` (n, size) in the learner's layout; `trees`, whose log chances are
-    added by their share; `names` and `shares` of all offers.
+    added by their shares, the last ones; `names` and `shares` of all offers.
 
     `made_of` (n, 3): how much own rows, the fleet and neighbours are of each model. `posterior`
     (n, centres): how likely each of `centres` is the centre of a device's model.
@@ -58,7 +54,7 @@ class ClassRule:
 
     learner: Linear
     models: Array
-    trees: ClassTrees | None
+    trees: tuple[ClassTrees, ...]
     names: tuple[str, ...]
     shares: Array
     made_of: Array
@@ -68,6 +64,12 @@ class ClassRule:
     slopes: float
     likeness: Likeness
 
+    @property
+    def shared_trees(self) -> list[tuple[float, ClassTrees]]:
+        """Each with its share."""
+        shares = self.shares[len(self.shares) - len(self.trees) :]
+        return list(zip(shares.tolist(), self.trees, strict=True))
+
     def chances(self, X: Array, owner: IntArray) -> Array:
         """(rows, classes) of rows and their devices."""
         two = self.learner.kind == "logistic"
@@ -76,8 +78,8 @@ class ClassRule:
         score = np.einsum("rd,rkd->rk", Z, W[owner])
         if two:
             score = np.column_stack([np.zeros(len(X)), score])
-        if self.trees is not None:
-            score += self.shares[-1] * self.trees.log_chances(X, owner)
+        for share, trees in self.shared_trees:
+            score += share * trees.log_chances(X, owner)
         return chances(score)
 
 
@@ -126,14 +128,21 @@ def class_rule(
             near = [sum(near) + found]
     told = np.stack(log, axis=1)
     likeness = _likeness(whole, judged, told, names, near, offers.centres, n)
-    grown = None
+    grown = []
     if trees and len(rows.y) >= BOOSTED:
         belief = pool_belief(len(names) + 1, design)
-        grown, said = _boosted(rows, learned, judged, told, belief)
-        if grown is not None:
-            names.append("trees")
+        # more devices than can be told apart: trees are not told them anyway
+        kinds = TREES[:1] if n > CATEGORIES else TREES
+        for name in kinds:
+            with_device = name == TREES[0]
+            tried = judged_trees(rows, learned, judged, told, belief, told=with_device)
+            if tried is not None:
+                grown.append(tried)
+                names.append(name)
+        if grown:
+            said = np.stack([each.said for each in grown], axis=1)
             judged = judged.first(len(said))
-            told = np.concatenate([told[: len(said)], said[:, None]], axis=1)
+            told = np.concatenate([told[: len(said)], said], axis=1)
     belief = pool_belief(len(names), design)
     shares = pool_shares(told, judged.label, judged.weight, belief)
     mixed = np.einsum("o,ondk->nkd", shares[: len(models)], np.stack(models))
@@ -141,7 +150,7 @@ def class_rule(
     return ClassRule(
         learner,
         class_vectors(learner, mixed),
-        grown,
+        tuple(each.trees for each in grown),
         tuple(names),
         shares,
         parts_of_offers(names, shares, np.stack(own)),
@@ -236,46 +245,3 @@ def _log(whole: ClassRows, judged: JudgedRows, models: Array) -> Array:
         )
         found[mine] = log_chances(score)
     return found
-
-
-def _boosted(
-    rows: Devices,
-    learned: Sequence[Mask],
-    judged: JudgedRows,
-    told: Array,
-    belief: Array,
-) -> tuple[ClassTrees | None, Array]:
-    """Trees, and the log chances of hidden rows by them, of as many folds as are enough; none where
-    the first rows hidden show no use for them.
-    """
-    classes = told.shape[-1]
-    said = np.empty((0, classes))
-    if not all(len(np.unique(rows.y[known])) > 1 for known in learned):
-        return None, said
-    if not len(judged.row):
-        return None, said
-    staged: list[Array] = []
-    labels: list[IntArray] = []
-    weights: list[Array] = []
-    steps = STAGES[-1]
-    # of ordered rows a fold may hide none: devices with few rows have fewer parts
-    for k, known in enumerate(learned):
-        mine = judged.fold == k
-        if not mine.any():
-            continue
-        grown = GrownClasses(rows, np.flatnonzero(known), classes, steps)
-        staged.append(grown.staged(judged.row[mine]))
-        labels.append(judged.label[mine])
-        weights.append(judged.weight[mine])
-        if len(staged) == 1:
-            stage = best_stage(staged, labels, weights)
-            tried = np.concatenate([told[mine], staged[0][stage][:, None]], axis=1)
-            if pool_shares(tried, labels[0], weights[0], belief)[-1] < WORTH:
-                return None, said
-            steps = STAGES[min(stage + 1, len(STAGES) - 1)]  # further is too far
-        if sum(map(len, labels)) >= ENOUGH:
-            break
-    stage = best_stage(staged, labels, weights)
-    said = np.concatenate([each[stage] for each in staged])
-    everything = np.arange(len(rows.y))
-    return GrownClasses(rows, everything, classes, STAGES[stage]).trees(), said

@@ -44,12 +44,12 @@ def class_stage(
 
 def _models(found: ClassRule) -> Models:
     """A vector per device, and trees beside them, where they have a share."""
-    share = float(found.shares[-1])
-    if found.trees is None or share <= 0:
+    grown = [(share, each) for share, each in found.shared_trees if share > 0]
+    if not grown:
         return found.models
-    pairs = tuple((share, each) for each in found.trees.trees)
+    pairs = tuple((share, one) for share, each in grown for one in each.trees)
     alone = np.zeros(len(found.models), dtype=bool)
-    return BoostedModels(found.models, pairs, alone, found.trees.there)
+    return BoostedModels(found.models, pairs, alone, grown[0][1].there)
 
 
 def _record(found: ClassRule, devices: Devices, trust: Trust) -> Round:
