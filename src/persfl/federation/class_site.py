@@ -16,16 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from persfl.checks import those
-from persfl.errors import InputError
 from persfl.federation.blend_exchange import (
-    NOTHING,
-    BlendExchange,
     BlendScene,
     Letter,
 )
 from persfl.federation.class_neighbours import ClassFleet, NearModels, near_models
-from persfl.federation.letters import Letters, capital
+from persfl.federation.doubts import DoubtfulExchange
+from persfl.federation.letters import Letters
 from persfl.federation.model_store import mixture_from
 from persfl.federation.told_bends import (
     BendsFamily,
@@ -55,7 +52,7 @@ NO_ALIKE = (
 )
 
 
-class ClassSite(BlendExchange):
+class ClassSite(DoubtfulExchange):
     """The devices of a run."""
 
     def __init__(self, letters: Letters, scene: BlendScene) -> None:
@@ -64,7 +61,6 @@ class ClassSite(BlendExchange):
         self.copies = self.family.copies(self.ordered)
         self._known: dict[int, ToldColumns] = {}
         self._there: set[int] = set()  # those whose bends count
-        self._wrong: set[int] = set()
         self._less: dict[int, float] = {}
         self._judging: set[int] = set(range(self.n))
         self._weight: dict[int, float] = {}
@@ -82,7 +78,7 @@ class ClassSite(BlendExchange):
             return self._pool(fleet, near, design, shares)
 
         shares = settled_shares(ask, belief)
-        self._noted()
+        self.noted()
         return self._mixed(fleet, near, shares)
 
     # The fleet's model
@@ -107,21 +103,12 @@ class ClassSite(BlendExchange):
             else:
                 self.doubted(i, told, number)
         if not found:
-            raise InputError(
-                "no device tells sums over its rows, which these models are made of."
-                " Allow sums in the nodes' policies, or use --method paper."
-            )
+            raise self.nobody()
         self._there = set(found)
         if first:
             self._less = counting_bends(self._known)
+            self.heavy = {i for i, less in self._less.items() if less < 1}
         return summed_bends([(self._less[i], found[i]) for i in sorted(found)])
-
-    def doubted(self, i: int, told: Mapping[str, Any], number: int) -> None:
-        """Note that a device answered an exchange with what no rows can be behind, if it did."""
-        if told is not NOTHING:
-            self._wrong.add(i)
-            self.roster.count(self.ids[i], "answered", -1)
-            self.roster.failed(self.ids[i], number, "format")
 
     # Shares
 
@@ -244,18 +231,3 @@ class ClassSite(BlendExchange):
             shares=shares,
             notes={},
         )
-
-    def _noted(self) -> None:
-        """Who is left out, or counts for less."""
-        wrong = [self.ids[i] for i in sorted(self._wrong)]
-        heavy = [self.ids[i] for i in sorted(self._less) if self._less[i] < 1]
-        if wrong:
-            one = "tells what no rows can have"
-            said = capital(those(wrong, one, one.replace("tells", "tell")))
-            self.notes.append(f"{said}, which does not count.")
-        if heavy:
-            one = "tells sums that are far larger than usual"
-            said = capital(those(heavy, one, one.replace("tells", "tell")))
-            self.notes.append(
-                f"{said}, and {'count' if heavy[1:] else 'counts'} for less."
-            )

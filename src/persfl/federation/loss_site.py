@@ -11,19 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from persfl.checks import those
-from persfl.errors import InputError
 from persfl.federation.blend_exchange import (
     NOTHING,
-    BlendExchange,
     BlendScene,
     Letter,
 )
-from persfl.federation.letters import Letters, capital
+from persfl.federation.doubts import DoubtfulExchange
+from persfl.federation.letters import Letters
 from persfl.federation.told_losses import (
     FAR,
     LossFamily,
@@ -42,10 +39,10 @@ from persfl.methods.mixed.near_round import level_last, likeliest
 from persfl.methods.mixed.principal_axes import PrincipalAxes
 from persfl.methods.mixed.sums_blend import LinearBlend, SumsBlend
 from persfl.methods.mixed.working_rows import LossSums
-from persfl.types import Array, Model
+from persfl.types import Array, IntArray, Model
 
 
-class LossSite(BlendExchange):
+class LossSite(DoubtfulExchange):
     """The devices of a run."""
 
     def __init__(self, letters: Letters, scene: BlendScene) -> None:
@@ -54,8 +51,6 @@ class LossSite(BlendExchange):
         self._weight = np.zeros((1 + self.family.folds(self.ordered), self.n))
         self._there = set(range(self.n))  # those whose sums count
         self._judging = set(range(self.n))
-        self._wrong: set[int] = set()
-        self._heavy: set[int] = set()
 
     def blended(self) -> BlendResult:
         """Every target's model, as it was handed out; None for the others."""
@@ -71,7 +66,7 @@ class LossSite(BlendExchange):
         told = family.learner, family.offers, fits.reach, offers.simplest
         shares = shares_by_turns(ask, *told)
         known = offers.blend(fits, shares)
-        self._noted()
+        self.noted()
         models, found = self._handed(known)
         result = sums_result(found, family.level)
         wanted = np.isin(np.arange(self.n), self.targets)
@@ -83,28 +78,31 @@ class LossSite(BlendExchange):
         """Of everybody at these places; who is silent, or tells none, counts no more."""
         reach = np.array([place.reach for place in places])
         copies = np.array([place.copy for place in places])
-        first = not self._weight.any()
         asked = sorted(self._there)
         letters = [Letter(i, self._question(places, i)) for i in asked]
         found: dict[int, ToldAt] = {}
         number = self.exchanges
         for i, reply in zip(asked, self.ask(letters) if letters else [], strict=True):
             told = self.family.read_places(reply, reach)
-            known = self._weight[copies, i]
-            if told and (first or np.allclose(told.sums.weight, known, rtol=1e-6)):
+            if told and self._weighs(i, copies, told.sums.weight):
                 found[i] = told
             else:
-                self._doubted(i, reply, number)
+                self.doubted(i, reply, number)
         self._there = set(found)
         if not found:
-            raise InputError(
-                "no device tells sums over its rows, which these models are made of."
-                " Allow sums in the nodes' policies, or use --method paper."
-            )
-        if first:
-            for i, told in found.items():
-                self._weight[copies, i] = told.sums.weight
+            raise self.nobody()
+        for i, told in found.items():
+            self._weight[copies, i] = told.sums.weight
         return [self._at(k, found) for k in range(len(places))]
+
+    def _weighs(self, i: int, copies: IntArray, weight: Array) -> bool:
+        """Whether copies weigh what they did; when they are first told of, the whole comes first,
+        and nothing weighs more.
+        """
+        known = self._weight[copies, i]
+        if not known.any():
+            return bool((weight <= (1.0 + 1e-6) * weight[0]).all())
+        return np.allclose(weight, known, rtol=1e-6)
 
     def _question(self, places: Sequence[AskedAt], i: int) -> LossPlaces:
         return LossPlaces(
@@ -128,15 +126,8 @@ class LossSite(BlendExchange):
                 mine[i] = array[k]
             part[i] = told.part[k]
         less = counting_losses(self.family.learner, sums)
-        self._heavy |= set(np.flatnonzero(less < 1).tolist())
+        self.heavy |= set(np.flatnonzero(less < 1).tolist())
         return ToldAt(sums.weighed(less), part)
-
-    def _doubted(self, i: int, told: Mapping[str, Any], number: int) -> None:
-        """Note that a device answered an exchange with what no rows can be behind, if it did."""
-        if told is not NOTHING:
-            self._wrong.add(i)
-            self.roster.count(self.ids[i], "answered", -1)
-            self.roster.failed(self.ids[i], number, "format")
 
     # Shares
 
@@ -163,7 +154,7 @@ class LossSite(BlendExchange):
             if told and told.weight[0] <= 1.001 * self._weight[0, i]:
                 found[i] = told
             else:
-                self._doubted(i, reply, number)
+                self.doubted(i, reply, number)
         self._judging = set(found)
         away = [
             i for i in self.targets.tolist() if i not in found or not found[i].weight
@@ -182,7 +173,7 @@ class LossSite(BlendExchange):
         sums = LossSums(*(np.concatenate(one) for one in each))
         sums = sums.weighed(calm[list(found)])
         less = counting_hidden(sums)
-        self._heavy |= set(np.array(list(found))[less < 1].tolist())
+        self.heavy |= set(np.array(list(found))[less < 1].tolist())
         return sums.weighed(less)
 
     # Models
@@ -231,18 +222,3 @@ class LossSite(BlendExchange):
             fleet[i], errors[i, order[i]] = losses[0], losses[1:]
         self.noted_alone(alone)
         return taken, found._replace(centre_error=errors, fleet_error=fleet)
-
-    def _noted(self) -> None:
-        """Who is left out, or counts for less, or has nothing hidden."""
-        wrong = [self.ids[i] for i in sorted(self._wrong)]
-        heavy = [self.ids[i] for i in sorted(self._heavy)]
-        if wrong:
-            one = "tells what no rows can have"
-            said = capital(those(wrong, one, one.replace("tells", "tell")))
-            self.notes.append(f"{said}, which does not count.")
-        if heavy:
-            one = "tells sums that are far larger than usual"
-            said = capital(those(heavy, one, one.replace("tells", "tell")))
-            self.notes.append(
-                f"{said}, and {'count' if heavy[1:] else 'counts'} for less."
-            )

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from persfl.checks import those
-from persfl.errors import InputError
 from persfl.federation.blend_exchange import (
     NOTHING,
-    BlendExchange,
     BlendScene,
     Letter,
 )
+from persfl.federation.doubts import DoubtfulExchange
 from persfl.federation.letters import Letters, capital
 from persfl.federation.sums_look import looked_at, own_alone
 from persfl.federation.told_sums import (
@@ -63,7 +62,7 @@ class ToldSums(NamedTuple):
 Known = tuple[DeviceSums, LatestRows]
 
 
-class SumsSite(BlendExchange):
+class SumsSite(DoubtfulExchange):
     """The devices of a run."""
 
     def __init__(self, letters: Letters, scene: BlendScene) -> None:
@@ -88,13 +87,6 @@ class SumsSite(BlendExchange):
         self._noted(wrong, [i for i in away if self.ids[i] not in wrong])
         return self._weighed(known)
 
-    def nobody(self) -> InputError:
-        """What to say where there is nothing to go by."""
-        return InputError(
-            "no device tells sums over its rows, which these models are made of."
-            " Allow sums in the nodes' policies, or use --method paper."
-        )
-
     def _asked(self) -> tuple[dict[int, Known], list[str]]:
         """Sums and latest rows by the device's position, and who tells what no rows have, which
         costs it its say.
@@ -111,8 +103,7 @@ class SumsSite(BlendExchange):
                 known[i] = sums, latest
             elif told is not NOTHING:
                 wrong.append(self.ids[i])
-                self.roster.count(self.ids[i], "answered", -1)
-                self.roster.failed(self.ids[i], number, "format")
+                self.doubted(i, told, number)
         return known, wrong
 
     def _noted(self, wrong: Sequence[str], silent: Sequence[int]) -> None:
