@@ -59,7 +59,7 @@ def test_commands(rows, tmp_path, capsys):
 
 
 def test_compare(rows, capsys):
-    words = ["--impute", "--methods", "local,pooled,fine-tuned,blend", "--seeds", "2"]
+    words = ["--impute", "--methods", "own,pooled,fine-tuned,blend", "--seeds", "2"]
     assert main(["compare", rows, *WORDS, *words]) == 0
     assert "blend" in capsys.readouterr().out
 

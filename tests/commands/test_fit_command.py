@@ -155,7 +155,7 @@ def test_rows_in_time(tmp_path, capsys):
     assert "Set blocks='date'" in capsys.readouterr().err
     assert main([*compare, "--blocks", "date"]) == 0
     assert "Set blocks" not in capsys.readouterr().err
-    seeds = ["--seeds", "1", "--methods", "local,pooled", "--reference", "pooled"]
+    seeds = ["--seeds", "1", "--methods", "own,pooled", "--reference", "pooled"]
     assert main([*compare[:-2], *seeds, "--time", "date"]) == 0
     assert "later ones to judge by" in capsys.readouterr().out
     assert main([*compare, "--time", "dat"]) == 2

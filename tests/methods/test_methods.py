@@ -352,7 +352,7 @@ def test_a_toy_method_is_one_file_and_appears_everywhere(toy, rows, monkeypatch)
     monkeypatch.setitem(METHODS, toy.name, toy)
     assert method_of("half and half", own=0.25) == toy(own=0.25)
     assert "half and half" in line_up()
-    found = measurements(RowSplit(rows, rows, 0), ["half and half", "local"])
+    found = measurements(RowSplit(rows, rows, 0), ["half and half", "own"])
     assert found["picked"]["half and half"]["tried"] == 2
     worth = compare(PersonalizedRegressor(), rows.X, rows.y, devices=rows.owner)
     assert "half and half" in summary(worth).index
