@@ -28,6 +28,7 @@ FLOORS = [
         "_kernels",
         "kernel_cache",
         "compiled",
+        "compact_protocol",
         "parquet",
         "formats",
         "spreadsheets",

@@ -17,37 +17,32 @@ persfl.errors.InputError: it unpacks to too much.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from mmap import mmap
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
+from persfl.compact_protocol import Compact, Content, Kept, Struct, odd
 from persfl.errors import InputError
 
-Struct = dict[int, Any]  # values by the numbers of their fields
-Content = bytes | mmap  # of a file
 _MARK = b"PAR1"
 # what persfl writes with; pages of other makers may lie elsewhere
 _MAKER = b"parquet-cpp"
 # bytes of truth values and numbers, by Parquet's kinds
 _WIDTHS = {0: 1, 1: 4, 2: 8, 4: 4, 5: 8}
 _DEEPEST = 4  # the table, a column, its list, an element
+_DEEPEST_OF_OTHERS = 50  # beyond that libraries run out of stack
 _LIST = 128  # bytes that a list takes in memory, beside what it holds
 _REPEATED = 2
-# Kinds of values in the compact protocol.
-_TRUE = 1
-_FALSE = 2
-_BYTE = 3
-_DOUBLE = 7
-_WHOLE = (4, 5, 6)
-_BINARY = 8
-_STRUCT = 12
-_SEQUENCE = 9
-_SET = 10
-_MAP = 11
 _MOST_PARTS = 200_000  # of the head of a page
 _MOST_OF_FOOTER = 2_000_000  # some twenty-five for each column of each group of rows
 _SIZES = 16  # the field of a column where it counts levels
-_NESTED = 12
+_TEXTS = 6  # the kind of values whose length it may tell there
+# of a footer: the table's columns, rows and maker, and where those of a group are
+_COLUMN = dict.fromkeys((3, 5, 6, 7, 9, 11, _SIZES))
+_KEPT: Kept = {2: None, 3: None, 4: {1: {3: _COLUMN}, 3: None}, 6: None}
+# kinds of pages, and the field of a page's head that counts its values
+_DICTIONARY = 2
+_PAGES = {0: 5, _DICTIONARY: 7, 3: 8}
+_LATE = 100  # bytes of a column that old writers forgot to count
 
 
 def refuse_bomb(content: bytes, *, most: int) -> None:
@@ -56,11 +51,11 @@ def refuse_bomb(content: bytes, *, most: int) -> None:
     rows = _count(footer[3])
     widths, lists = _columns(footer[2])
     if not bytes(footer.get(6, b"")).startswith(_MAKER):
-        raise _odd()
+        raise odd()
     total = rows * (lists * _LIST)
     for group in footer[4]:
         if len(group[1]) != len(widths):
-            raise _odd()
+            raise odd()
         for chunk, width in zip(group[1], widths, strict=True):
             size, values = _pages(content, chunk)
             total += values * width
@@ -92,57 +87,105 @@ def refuse_large(content: Content, *, most: int) -> None:
         raise InputError("it unpacks to too much.")
 
 
+class Column(NamedTuple):
+    """What a column of one group of rows unpacks to, by the heads of its pages."""
+
+    group: int
+    name: str
+    kind: int  # Parquet's number
+    nested: bool  # inside lists and the like
+    rows: int
+    values: int
+    size: int  # bytes of all pages
+    largest: int  # of a page
+
+
+def columns_of(content: Content) -> Iterator[Column]:
+    """The columns of a file of anybody's, group by group.
+
+    >>> import io, pandas as pd
+    >>> made = io.BytesIO()
+    >>> pd.DataFrame({"a": [0.0] * 1000}).to_parquet(made)
+    >>> [(one.name, one.rows, one.values) for one in columns_of(made.getvalue())]
+    [('a', 1000, 1001)]
+    """
+    # a part takes a byte or more
+    footer = _footer(content, most=len(content), deepest=_DEEPEST_OF_OTHERS)
+    leaves = _leaves(footer[2], _DEEPEST_OF_OTHERS)
+    for number, group in enumerate(footer[4]):
+        rows = _count(group[3])
+        for chunk, leaf in zip(group[1], leaves, strict=True):
+            about = chunk[3]
+            told = _pages_in_turn(content, about)
+            values = max(told.values, _count(about[5]))
+            size = max(told.size, _count(about[6]))
+            name = ".".join(bytes(part).decode() for part in about[3])
+            nested = leaf.depth > 1
+            yield Column(
+                number, name, leaf.kind, nested, rows, values, size, told.largest
+            )
+
+
 def _room(content: bytes) -> int:
     """Heads of pages and dictionaries are no values: they may take as much as the file itself."""
     return len(content)
 
 
-def _footer(content: Content) -> Struct:
+def _footer(
+    content: Content, most: int = _MOST_OF_FOOTER, deepest: int = _DEEPEST
+) -> Struct:
     """What stands at the end of a file: its columns, and where their pages are."""
     if len(content) < 12 or content[:4] != _MARK or content[-4:] != _MARK:
-        raise _odd()
+        raise odd()
     size = int.from_bytes(content[-8:-4], "little")
     begin = len(content) - 8 - size
     if begin < 4:
-        raise _odd()
-    reader = _Compact(content, begin, len(content) - 8, _MOST_OF_FOOTER)
-    found = reader.struct()
-    levels = _levels(found[2])
+        raise odd()
+    found = Compact(content, begin, len(content) - 8, most).struct(_KEPT)
+    leaves = _leaves(found[2], deepest)
     for group in found[4]:
-        for chunk, each in zip(group[1], levels, strict=True):
-            _refuse_histograms(chunk[3].get(_SIZES, {}), each)
+        for chunk, leaf in zip(group[1], leaves, strict=True):
+            _refuse_sizes(chunk[3].get(_SIZES, {}), leaf)
     return found
 
 
-def _levels(schema: Iterable[Struct]) -> list[tuple[int, int]]:
-    """How many of the places on the way to each column may repeat, and how many may be empty or
-    repeat.
-    """
+class _Leaf(NamedTuple):
+    """A column, and the places on the way to it."""
+
+    kind: int  # of its values, by Parquet's numbers
+    repeats: int  # places that may repeat
+    there: int  # that may be empty or repeat
+    depth: int
+
+
+def _leaves(schema: Iterable[Struct], deepest: int) -> list[_Leaf]:
     found = []
     left = [(1, 0, 0)]  # elements still to come, at each depth, and levels there
     for element in schema:
         while left and left[-1][0] == 0:
             left.pop()
-        if not left or len(left) > _DEEPEST:
-            raise _odd()
+        if not left or len(left) > deepest:
+            raise odd()
         more, repeats, there = left.pop()
         left.append((more - 1, repeats, there))
-        kind = element.get(3, 0)
+        # the table itself neither repeats nor is empty
+        kind = element.get(3, 0) if len(left) > 1 else 0
         if kind not in (0, 1, _REPEATED):
-            raise _odd()
+            raise odd()
         here = repeats + (kind == _REPEATED), there + (kind > 0)
-        if 5 in element:
+        if element.get(5) or 1 not in element:
             left.append((_count(element[5]), *here))
         else:
-            found.append(here)
+            found.append(_Leaf(element[1], *here, len(left) - 1))
     return found
 
 
-def _refuse_histograms(sizes: Struct, levels: tuple[int, int]) -> None:
-    """Stop where a column counts other levels than it has: pyarrow would end the process."""
-    for field, most in zip((2, 3), levels, strict=True):
-        if len(sizes.get(field, [])) not in (0, most + 1):
-            raise _odd()
+def _refuse_sizes(sizes: Struct, leaf: _Leaf) -> None:
+    """Stop where a column counts levels or texts that it has not: pyarrow would end the process."""
+    levels = len(sizes.get(2, [])), len(sizes.get(3, []))
+    sound = levels[0] in (0, leaf.repeats + 1) and levels[1] in (0, leaf.there + 1)
+    if not sound or (1 in sizes and leaf.kind != _TEXTS):
+        raise odd()
 
 
 def _columns(schema: Iterable[Struct]) -> tuple[list[int], int]:
@@ -154,7 +197,7 @@ def _columns(schema: Iterable[Struct]) -> tuple[list[int], int]:
         while left and left[-1] == 0:
             left.pop()
         if not left or len(left) > _DEEPEST:
-            raise _odd()
+            raise odd()
         left[-1] -= 1
         lists += element.get(3) == _REPEATED
         if 5 in element:
@@ -162,7 +205,7 @@ def _columns(schema: Iterable[Struct]) -> tuple[list[int], int]:
         elif element[1] in _WIDTHS:
             widths.append(_WIDTHS[element[1]])
         else:
-            raise _odd()  # texts: one of them may stand in every row
+            raise odd()  # texts: one of them may stand in every row
     return widths, lists
 
 
@@ -176,116 +219,46 @@ def _pages(content: Content, chunk: Struct) -> tuple[int, int]:
         at = about[11]  # a dictionary comes first
     end = at + _count(about[7])
     if end > len(content):
-        raise _odd()
+        raise odd()
     largest = values = 0
     while at < end:
-        reader = _Compact(content, at, end)
+        reader = Compact(content, at, end, _MOST_PARTS)
         head = reader.struct()
         largest = max(largest, _count(head[2]))
         values += sum(_count(head[kind][1]) for kind in (5, 7, 8) if kind in head)
         at = reader.at + _count(head[3])
     if at != end:
-        raise _odd()
+        raise odd()
     return largest, values
+
+
+class _Pages(NamedTuple):
+    values: int
+    size: int
+    largest: int
+
+
+def _pages_in_turn(content: Content, about: Struct) -> _Pages:
+    """The pages of a column of anybody's: pyarrow reads on until it has all values."""
+    at = _count(about[9])
+    if 0 < _count(about.get(11, 0)) < at:
+        at = about[11]
+    end = min(at + _count(about[7]) + _LATE, len(content))
+    values = read = size = largest = 0
+    while at < end and read < _count(about[5]):
+        reader = Compact(content, at, end, _MOST_PARTS)
+        head = reader.struct()
+        largest = max(largest, _count(head[2]))
+        size += _count(head[2])
+        if head[1] in _PAGES:
+            told = _count(head[_PAGES[head[1]]][1])
+            values += told
+            read += told if head[1] != _DICTIONARY else 0
+        at = reader.at + _count(head[3])
+    return _Pages(values, size, largest)
 
 
 def _count(value: object) -> int:
     if not isinstance(value, int) or value < 0:
-        raise _odd()
+        raise odd()
     return value
-
-
-class _Compact:
-    """Reads Thrift's compact protocol: structs as dicts by the numbers of their fields."""
-
-    def __init__(
-        self, content: Content, at: int, end: int, most: int = _MOST_PARTS
-    ) -> None:
-        self.content = content
-        self.at = at
-        self.end = end
-        self._left = most
-
-    def struct(self, depth: int = 0) -> Struct:
-        """The struct that begins here."""
-        found: Struct = {}
-        number = 0
-        while (head := self._byte()) != 0:
-            step = head >> 4
-            number = number + step if step else self._signed()
-            found[number] = self._value(head & 15, depth)
-        return found
-
-    def _value(self, kind: int, depth: int) -> Any:
-        self._left -= 1
-        if depth > _NESTED or self._left < 0:
-            raise _odd()
-        if kind in (_TRUE, _FALSE):
-            return kind == _TRUE
-        if kind in _WHOLE:
-            return self._signed()
-        if kind == _BYTE:
-            return self._byte()
-        if kind == _DOUBLE:
-            return self._bytes(8)
-        if kind == _BINARY:
-            return self._bytes(self._unsigned())
-        if kind in (_SEQUENCE, _SET):
-            return self._sequence(depth + 1)
-        if kind == _STRUCT:
-            return self.struct(depth + 1)
-        if kind == _MAP:
-            return self._map(depth + 1)
-        raise _odd()
-
-    def _sequence(self, depth: int) -> list[Any]:
-        head = self._byte()
-        size = head >> 4
-        kind = head & 15
-        if size == 15:
-            size = self._unsigned()
-        if size > self._left:
-            raise _odd()
-        return [self._element(kind, depth) for _ in range(size)]
-
-    def _map(self, depth: int) -> list[Any]:
-        size = self._unsigned()
-        if not size:
-            return []
-        kinds = self._byte()
-        if size > self._left:
-            raise _odd()
-        pair = (kinds >> 4, kinds & 15)
-        return [[self._element(kind, depth) for kind in pair] for _ in range(size)]
-
-    def _element(self, kind: int, depth: int) -> Any:
-        """A value in a list: there a truth value takes a byte of its own."""
-        return self._value(_BYTE if kind in (_TRUE, _FALSE) else kind, depth)
-
-    def _byte(self) -> int:
-        return self._bytes(1)[0]
-
-    def _bytes(self, size: int) -> bytes:
-        begin = self.at
-        if size > self.end - begin:
-            raise _odd()
-        self.at = begin + size
-        return self.content[begin : self.at]
-
-    def _unsigned(self) -> int:
-        value = 0
-        for shift in range(0, 70, 7):
-            byte = self._byte()
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value
-        raise _odd()
-
-    def _signed(self) -> int:
-        """As Thrift has them: 0, -1, 1, -2, 2, ..."""
-        value = self._unsigned()
-        return (value >> 1) ^ -(value & 1)
-
-
-def _odd() -> InputError:
-    return InputError("it is not a table as persfl writes one.")

@@ -1,7 +1,10 @@
 """Tables that are small on the disk and endless in memory, and ids that are whole numbers."""
 
 import gzip
+import io
 import json
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -67,6 +70,56 @@ def test_a_text_that_repeats_in_a_folder_does_not_fill_the_memory(tmp_path, caps
     pq.write_table(wide, path)
     (tmp_path / "rows" / "shards.json").unlink()
     assert main(["shard", str(tmp_path / "rows"), *out]) == 0
+
+
+LEVELS = b"\x25\x02\x18", b"\x25\x00\x18"  # a column that may be empty, or not
+KINDS = (
+    b"\x15\x0c\x25\x02\x18",
+    b"\x15\x00\x25\x02\x18",
+)  # one of texts, or of truth values
+
+
+READ = """
+import sys
+from persfl.errors import InputError
+from persfl.scale.source_files import SourceFiles
+from persfl.sources.table import read_frame
+for read in read_frame, lambda path: SourceFiles.of(path, "who"):
+    for path in sys.argv[1:]:
+        try:
+            read(path)
+        except InputError as error:
+            print(error)
+"""
+
+
+def test_no_table_of_somebody_elses_ends_the_process(tmp_path):
+    """pyarrow aborts where a file counts levels or lengths of texts that a column cannot have."""
+    made = io.BytesIO()
+    pq.write_table(pa.table({"who": ["a", "b"], "y": [1.0, 2.0]}), made)
+    paths = tmp_path / "levels.parquet", tmp_path / "kinds.parquet"
+    for path, forged in zip(paths, (LEVELS, KINDS), strict=True):
+        assert made.getvalue().count(forged[0]) >= 1
+        path.write_bytes(made.getvalue().replace(*forged, 1))
+    words = [sys.executable, "-c", READ, *map(str, paths)]
+    ended = subprocess.run(words, capture_output=True, timeout=60, check=False)
+    assert ended.stdout.count(b"says of its columns makes no sense") == 4, ended.stderr
+
+
+def test_what_a_file_says_of_its_texts_is_held_against_its_pages(tmp_path):
+    texts = pa.table({"who": ["a" * 5_000] * 2_000, "x": np.zeros(2_000)})
+    path = tmp_path / "rows.parquet"
+    pq.write_table(texts, path, compression="none")
+    content = path.read_bytes()
+    size = pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size
+    told = b"\x16" + bytes(
+        [2 * size & 127 | 128, 2 * size >> 7]
+    )  # as the footer has it
+    assert content.count(told) == 2  # the first is what it unpacks to
+    path.write_bytes(content.replace(told, b"\x16\x80\x00", 1))
+    assert pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size == 0
+    with pytest.raises(InputError, match="unpacks to more than"):
+        read_frame(path)
 
 
 def test_many_different_texts_are_a_table(tmp_path):

@@ -130,8 +130,8 @@ def _columns_of(path: Path, device: str) -> pa.Schema:
 
     with told_of(path):
         if path.suffix.lower() in PARQUET:
-            schema = pq.read_schema(path).remove_metadata()
             refuse_packed_parquet(path, texts=True)
+            schema = pq.read_schema(path).remove_metadata()
         else:
             with _open_csv(path, None) as reader:
                 schema = pa.schema([_wide(field, device) for field in reader.schema])

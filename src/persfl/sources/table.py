@@ -199,8 +199,8 @@ def _read_parquet(
     import pyarrow.parquet
 
     with told_as_input(path):
-        schema = pyarrow.parquet.read_schema(path)
         refuse_packed_parquet(path)
+        schema = pyarrow.parquet.read_schema(path)
         wanted = None
         if columns is not None:
             wanted = [name for name in columns if name in schema.names]

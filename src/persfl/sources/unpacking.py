@@ -10,19 +10,24 @@ from __future__ import annotations
 import gzip
 import io
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from persfl.errors import InputError, need
+from persfl.parquet import Column, columns_of
 from persfl.types import AnyArray
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT96": 12}  # bytes; others have 8
+# bytes of a value by Parquet's kinds; others have 8, inside lists they are objects
+_WIDTHS = {0: 1, 1: 4, 3: 12, 4: 4}
+_NESTED = 128
+_TEXTS = (6, 7)
 _NUMBERS, _ROOM_NUMBERS = 200, 2**28  # times the size of a file, and bytes beside that
 _LETTERS, _ROOM_LETTERS = 100, 2**26  # of CSV, which takes many times its size to read
 _ROWS = 2**16  # that are looked at together, at most
@@ -60,7 +65,9 @@ def _refuse_packed_arrays(path: Path) -> None:
 
 def refuse_packed_parquet(path: Path, *, texts: bool = False) -> None:
     """Stop where a Parquet file unpacks to far more than its size; where it is read piece by piece,
-    only `texts` can make a piece too large.
+    only `texts` and pages can make a piece too large.
+
+    pyarrow ends the process where some of what a file says makes no sense: it is looked at first.
 
     >>> import tempfile
     >>> import pandas as pd
@@ -68,27 +75,42 @@ def refuse_packed_parquet(path: Path, *, texts: bool = False) -> None:
     >>> pd.DataFrame({"x": [0.0] * 1000}).to_parquet(path)
     >>> refuse_packed_parquet(path)
     """
-    parquet = need("pyarrow.parquet", extra="parquet", why="reading a Parquet file")
-    about = parquet.read_metadata(path)
     most = _most_numbers(path)
-    total = 0 if texts else about.num_rows
+    total = group = pages = 0
     longest: dict[
         str, int
     ] = {}  # columns whose texts must be counted, how long one may be
-    for group in map(about.row_group, range(about.num_row_groups)):
-        for column in map(group.column, range(group.num_columns)):
-            values = max(column.num_values, group.num_rows)
-            if not texts:
-                total += values * _WIDTHS.get(column.physical_type, 8)
-            # A text may stand in the file once and in every row of the table.
-            size = column.total_uncompressed_size
-            name = column.path_in_schema
-            wide = column.physical_type.endswith("BYTE_ARRAY")
-            if wide and values * size > most:
-                longest[name] = max(size, longest.get(name, 1))
+    for column in _columns(path):
+        values = max(column.values, column.rows)
+        # every column of a group has a page open
+        pages = column.largest + (pages if column.group == group else 0)
+        group = column.group
+        _hold(path, pages, most)
+        if not texts:
+            width = _NESTED if column.nested else _WIDTHS.get(column.kind, 8)
+            total += max(values * width, column.size)
+        # A text may stand in the file once and in every row of the table.
+        if column.kind in _TEXTS and values * column.size > most:
+            longest[column.name] = max(column.size, longest.get(column.name, 1))
     _hold(path, total, most)
     if longest:
         _hold(path, total + _letters(path, longest, most - total), most)
+
+
+def _columns(path: Path) -> Iterator[Column]:
+    """What the columns of a Parquet file say of themselves."""
+    try:
+        with (
+            path.open("rb") as file,
+            mmap(file.fileno(), 0, access=ACCESS_READ) as content,
+        ):
+            yield from columns_of(content)
+    # whatever a check further in did not think of is the file's fault
+    except (InputError, LookupError, TypeError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"{path.name!r} could not be read: what it says of its columns makes no sense. Repair"
+            " it, or write it again as CSV."
+        ) from error
 
 
 def _letters(path: Path, longest: Mapping[str, int], most: int) -> int:
