@@ -648,3 +648,16 @@ def test_one_device_whose_chances_lose_more_than_can_be_decides_no_shares():
     assert found[8].tolist() == [0.0, 1.0]
     broken = np.array([[0.5, 1e100], [0.5, 0.4]])  # a model that is none, at one device
     assert shares_by_loss(broken, np.full(2, 2.0), relative=False)[0, 1] == 0
+
+
+@pytest.mark.parametrize(("n", "liars"), [(3, 1), (5, 1), (5, 2), (8, 1), (8, 2)])
+def test_a_few_devices_do_not_choose_the_offer_of_all(n, liars):
+    """One of eight told 1e6 of each offer but one, and the others took that: errors of trees were
+    ten times those of own rows.
+    """
+    rng = np.random.default_rng(0)
+    honest = [0.3, 0.9, 0.5] * rng.uniform(0.8, 1.2, (n - liars, 3))
+    losses = np.vstack([honest, np.tile([1e6, 0.0, 1e6], (liars, 1))])
+    rows = np.r_[np.full(n - liars, 15.0), np.full(liars, 1e15)]
+    found = shares_by_loss(losses, rows, relative=True)[: n - liars]
+    assert (found[:, 0] > 0.9).all()

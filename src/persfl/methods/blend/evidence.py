@@ -6,19 +6,22 @@
 `n` is the weight of the own rows that were judged. Squared errors are measured by the device's
 level, so that one loud device does not decide for the fleet: the mean over its best third of
 offers, together with the fleet's median level as if that were ten rows more, because two or three
-rows can be fitted by luck. The fold losses are the one message beyond probes and proposals: a
-number per offer and device.
+rows can be fitted by luck. What an offer loses above a device's best one counts for the others as
+at most three times what is usual: a few devices alone do not choose for all. The fold losses are
+the one message beyond probes and proposals: a number per offer and device.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from persfl.types import Array
+from persfl.types import Array, Mask
 
 OTHERS = 100.0  # rows that the fleet's evidence counts as, at most
 USUAL = 10.0  # rows that the fleet's level counts as
 WARMTH = 3.0
+FURTHEST = 3.0  # usual losses above the best offer that one device's say counts as, ...
+LITTLE = 0.1  # ... and of a level, or of a Brier score, what is usual at least
 MOST = 10.0  # an offer this many times above the level is as bad as any
 LEAST = 1e-3  # a smaller share is nothing
 WORST = 2.0  # a Brier score: sure of a class that is not the row's
@@ -42,6 +45,25 @@ def missed(response: Array, y: Array, classes: int) -> Array:
             if classes
             else (response - y) ** 2
         )
+
+
+def _others(own: Array, known: Mask) -> Array:
+    """(devices, offers) by how much offers lose above a device's best, in the mean of all other
+    devices that know. Nobody's say counts as much more than that of the others: without three, or
+    the quarter, that say the most.
+
+    >>> own = np.array([[1.0, 1.2], [1.0, 1.2], [1.0, 1.2], [10.0, 0.0]])
+    >>> _others(own, np.full(4, True))[0].round(2).tolist()
+    [0.1, 0.13]
+    """
+    above = (own - own.min(axis=1, keepdims=True)) * known[:, None]
+    if known.any():
+        many = int(known.sum())
+        few = min(max(3, many // 4), many // 2)
+        usual = np.sort(above[known], axis=0)[many - 1 - few]
+        above = np.minimum(above, FURTHEST * np.maximum(usual, LITTLE))
+    others = np.maximum(known.sum() - known, 1)[:, None]
+    return np.asarray((above.sum(axis=0) - above) / others)
 
 
 def shares_by_loss(
@@ -88,9 +110,7 @@ def shares_by_loss(
         own = own / np.maximum(level, 1e-12)[:, None]
         absurd = (own > ABSURD) & (own > own.min(axis=1, keepdims=True))
         own = np.minimum(own, MOST) * known[:, None]
-    total = own.sum(axis=0)
-    many = known.sum()
-    others = (total - own) / np.maximum(many - known, 1)[:, None]
+    others = _others(own, known)
     heard = (rows * known).sum() - rows * known
     # few devices with few rows do not know as much
     told = np.minimum(OTHERS * sure, heard)
