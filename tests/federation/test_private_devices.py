@@ -252,6 +252,22 @@ def test_what_is_not_protected_is_refused_alike_whatever_the_rows(kind, head, te
     assert told[0]["code"] == "privacy"
 
 
+def test_a_model_of_other_terms_does_not_tell_an_empty_table():
+    """A model that fits no row fails on the first one there is: it stood in the shelf under the
+    name of the run, and without rows nothing failed.
+    """
+    other = Terms(columns=("x0",), classes=2, settings={"intercept": False})
+    told = []
+    for rows in (0, 1):
+        one = device(classes().take(np.arange(rows)))
+        head = {"adoptions": [], "probe": True}
+        assert ask(one, "adopt", head, terms=other)[0]["code"] == "ok"
+        found, _ = ask(one, "score", {"count": 0, "adoptions": []})
+        told.append((found, spent(one)))
+    assert told[0] == told[1]
+    assert told[0][0]["code"] == "failed"
+
+
 def test_odd_labels_and_numbers_do_not_show():
     odd = Data(np.array([[0.0, 1e300], [1.0, -1e300]]), np.array([77.0, -3.0]))
     for data in (odd, classes()):

@@ -8,6 +8,7 @@ import numpy as np
 
 from persfl.federation.messages import Refused
 from persfl.federation.run_codec import RunCodec
+from persfl.privacy.mechanisms import each_row
 from persfl.traits import has_gradients, has_statistics, traits_of
 from persfl.types import Array, Data, Differentiable
 from persfl.wire import Terms
@@ -40,10 +41,10 @@ def fitting_labels(codec: RunCodec, y: Array) -> Array:
 
 def row_losses(learner: Differentiable, model: Array, data: Data) -> Array:
     """(rows,) the loss of each row."""
-    rows = Data(data.X[:, None], data.y[:, None], np.ones_like(data.y[:, None]))
+    rows = each_row(data)
     with np.errstate(all="ignore"):
-        found = learner.loss(np.repeat(model[None], data.rows, axis=0), rows)
-    return np.asarray(found) * data.weight
+        found = learner.loss(np.repeat(model[None], len(rows.y), axis=0), rows)
+    return np.asarray(found)[:-1] * data.weight
 
 
 def kind_of_loss(terms: Terms) -> tuple[object, ...]:

@@ -118,23 +118,29 @@ def noised_products(
 # Steps
 
 
-def row_gradients(learner: Differentiable, model: Array, data: Data) -> Array:
-    """(rows, size) the gradient of each row's loss.
-
-    Rows stand as devices of one row each; networks map over them with `torch.func`.
+def each_row(data: Data) -> Data:
+    """Rows as devices of one row each, and behind them one of zeros: what fails on rows fails where
+    there are none, too, or it would show whether there are any.
     """
-    count = data.rows
+    blank = np.zeros((1, 1, data.X.shape[1])), np.zeros((1, 1))
+    X = np.concatenate([data.X[:, None], blank[0]])
+    y = np.concatenate([data.y[:, None], blank[1]])
+    return Data(X, y, np.ones_like(y))
+
+
+def row_gradients(learner: Differentiable, model: Array, data: Data) -> Array:
+    """(rows, size) the gradient of each row's loss; networks map over rows with `torch.func`."""
+    every = each_row(data)
+    count = len(every.y)
     size = len(model)
     found = np.zeros((count, size))
     for first in range(0, count, max(1, _TOGETHER // size)):
         part = slice(first, first + max(1, _TOGETHER // size))
-        rows = Data(
-            data.X[part, None], data.y[part, None], np.ones_like(data.y[part, None])
-        )
+        rows = Data(every.X[part], every.y[part], every.weight[part])
         models = np.repeat(model[None], len(rows.y), axis=0)
         with np.errstate(all="ignore"):
             found[part] = learner.grad(models, rows)
-    return found * data.weight[:, None]
+    return np.asarray(found[:-1] * data.weight[:, None])
 
 
 def gradient_clip(features: int) -> float:
