@@ -14,13 +14,16 @@ import importlib.util
 import os
 import stat
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from persfl.errors import InputError
 
-_BESIDE = ".part"  # how a file is called until it is whole
+# how a file is called until it is whole: by an ending that nobody else gives, for one that a killed
+# run left is removed
+UNFINISHED = ".persfl-part"
 # Flags of opening that not every system has.
 _FLAGS = vars(os)
 _HERE: int = _FLAGS.get("O_NOFOLLOW", 0)  # a link under a file's name is refused
@@ -44,7 +47,7 @@ def write_whole(path: Path, content: bytes | Callable[[IO[bytes]], object]) -> N
     b'hello'
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + _BESIDE)
+    beside = path.with_name(path.name + UNFINISHED)
     file = _own_part(beside)
     try:
         if isinstance(content, bytes):
@@ -133,6 +136,24 @@ def read_whole(path: Path) -> bytes:
     """All of a regular file; a link or a pipe under its name is refused."""
     with open_regular(path, os.O_RDONLY | NO_WAIT, "rb") as file:
         return bytes(file.read())
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """What a TOML file says; `what` is how it is called where it cannot be read.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "node.toml"
+    >>> _ = path.write_text("rows = " + 5_000 * "9")
+    >>> read_toml(path, "the policy")
+    Traceback (most recent call last):
+    ...
+    persfl.errors.InputError: the policy could not be read: Exceeds the limit ...
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    # numbers of thousands of digits and texts that are none are values of no kind
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{what} could not be read: {error}.") from None
 
 
 def append(path: Path, text: str) -> None:

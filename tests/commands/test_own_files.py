@@ -156,6 +156,14 @@ def test_a_full_disk_leaves_the_file_that_was_there(
         assert main([*words, name]) == 2
     assert f"No space left on device: '{name}'. Free some" in capsys.readouterr().err
     assert (place / name).read_text() == "of yesterday"
-    assert not (place / f"{name}.part").exists()
+    assert not (place / f"{name}.persfl-part").exists()
     assert main([*words, name]) == 0
     assert (place / name).read_bytes()[:12] != b"of yesterday"
+
+
+def test_a_file_of_a_person_beside_one_that_is_written_stays(place, monkeypatch):
+    monkeypatch.chdir(place)
+    mine = place / "told.csv.part"
+    mine.write_text("mine")
+    assert main(["helpers", "run", "--export", "told.csv"]) == 0
+    assert mine.read_text() == "mine"

@@ -695,7 +695,7 @@ def test_a_run_killed_between_its_first_writes_begins_again(tmp_path):
     (out / "rounds").mkdir(parents=True)
     (out / "progress.jsonl").write_text("")
     (out / "spec.json").write_text('{"features": ["a"], "groups": null}')
-    (out / "versions.json.part").write_text("{")
+    (out / "versions.json.persfl-part").write_text("{")
     plan = RunPlan(out=str(out), label="y", devices=("ann",))
     with pytest.raises(InputError, match="Begin it again with --resume"):
         _run_name(out, plan, resume=False)

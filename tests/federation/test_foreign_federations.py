@@ -170,3 +170,16 @@ def test_a_ledger_that_lacks_a_table_does_not_begin_anew(tmp_path, table):
 def test_a_folder_in_place_of_a_ledger_is_a_sentence(tmp_path):
     with pytest.raises(InputError, match="could not be opened"):
         Ledger(tmp_path)
+
+
+@pytest.mark.parametrize("value", ["9" * 5_000, "[" * 2_000 + "]" * 2_000, "1e400"])
+def test_values_that_no_setting_has_are_a_sentence(tmp_path, node, capsys, value):
+    mine = node / "node.toml"
+    mine.write_text(f"{mine.read_text()}rows = {value}\n[policy]\nrows = {value}\n")
+    words = ["--data", str(tmp_path / "rows.csv"), "--label", "y", "--check"]
+    assert main(["node", "--config", str(node), *words]) == 2
+    assert "defect" not in capsys.readouterr().err
+    federation = f'host = "a"\nport = {value}\ninner_port = 2\nmember = []\n'
+    (tmp_path / "federation.toml").write_text(federation)
+    assert main(["federation", "up", str(tmp_path)]) == 2
+    assert "defect" not in capsys.readouterr().err

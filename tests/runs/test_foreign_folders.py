@@ -496,11 +496,11 @@ def test_a_link_in_a_folder_is_refused_and_nothing_behind_it_touched(
     ]
     for name, target in (
         ("rounds", victim),
-        ("run.json.part", victim / "final-000001-1.parquet"),
+        ("run.json.persfl-part", victim / "final-000001-1.parquet"),
         ("model.json", victim / "final-000001-1.parquet"),
         ("lock", victim / "new"),
         ("state-final-1.npz", victim),
-        ("rounds/final-9-9.parquet.part", victim / "final-000001-1.parquet"),
+        ("rounds/final-9-9.parquet.persfl-part", victim / "final-000001-1.parquet"),
     ):
         copy = tmp_path / "copy"
         shutil.copytree(run, copy)
@@ -742,7 +742,7 @@ def test_names_in_an_index_lead_nowhere_else(run, tmp_path):
 def test_files_are_never_written_or_read_through_links(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    (tmp_path / "new.part").symlink_to(victim)
+    (tmp_path / "new.persfl-part").symlink_to(victim)
     (tmp_path / "link").symlink_to(victim)
     write_whole(tmp_path / "new", b"mine")
     assert (tmp_path / "new").read_bytes() == b"mine"
@@ -1146,7 +1146,7 @@ def test_two_writers_of_one_file_leave_it_whole(tmp_path):
         seen.add(path.read_bytes())
     assert trouble == []
     assert seen <= set(contents)
-    path.with_name("model.json.part").write_bytes(b"left by a killed run")
+    path.with_name("model.json.persfl-part").write_bytes(b"left by a killed run")
     write_whole(path, b"whole")
     assert [name.name for name in tmp_path.iterdir()] == ["model.json"]
     assert path.read_bytes() == b"whole"

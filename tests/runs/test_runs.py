@@ -101,7 +101,7 @@ def test_from_a_csv_to_a_report_in_one_command(run, capsys):
     assert {"run.json", "spec.json", "versions.json", "model.json", "model.npz"} < files
     assert "worth.parquet" in files
     assert not any(
-        name.endswith(".part") or name.startswith("state-") for name in files
+        name.endswith(".persfl-part") or name.startswith("state-") for name in files
     )
     assert any(name.startswith("rounds/final-") for name in files)
     assert (run / "report.html").stat().st_size < 5e6
@@ -473,7 +473,7 @@ def test_a_run_killed_between_its_first_writes_begins_again(
     def killed(path, content):
         nonlocal count
         if count == writes:
-            path.with_name(path.name + ".part").write_bytes(b"{")
+            path.with_name(path.name + ".persfl-part").write_bytes(b"{")
             raise Killed
         count += 1
         write_whole(path, content)
@@ -491,7 +491,7 @@ def test_a_run_killed_between_its_first_writes_begins_again(
         assert main([*words, *more]) == 2
         assert "Begin it again with --resume" in capsys.readouterr().err
     assert main([*words, "--resume"]) == 0
-    assert not list(out.rglob("*.part"))
+    assert not list(out.rglob("*.persfl-part"))
     assert load_model(out).models_ is not None
 
 

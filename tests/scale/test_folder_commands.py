@@ -112,7 +112,7 @@ def test_predictions_are_whole_or_not_there(place, tmp_path, capsys):
     said.mkdir()
     mine = said / "notes.txt"
     mine.write_text("mine")
-    (said / "1.parquet.part").symlink_to(mine)
+    (said / "1.parquet.persfl-part").symlink_to(mine)
     words = ["predict", str(place / "run"), str(tmp_path / "rows"), "--out", str(said)]
     assert main(words) == 2
     assert "column 'a' of the files holds string, no numbers" in capsys.readouterr().err

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +24,7 @@ from persfl.federation.category_levels import Levels, levels_from, levels_text
 from persfl.federation.certificates import certificates, node_key
 from persfl.federation.member_keys import public_key
 from persfl.federation.proxy_limits import Limits
-from persfl.files import refuse_links
+from persfl.files import read_toml, refuse_links
 
 CONFIG = "federation.toml"
 NODE = "node.toml"
@@ -125,8 +124,8 @@ def opened(path: Path) -> Federation:
     where = f"{str(path / CONFIG)!r}"
     try:
         host = str(told["host"])
-        port = int(told["port"])
-        inner = int(told["inner_port"])
+        port = whole(f"port of {where}", told["port"], least=1, most=65535)
+        inner = whole(f"inner_port of {where}", told["inner_port"], least=1, most=65535)
         pairs = [(str(one["device"]), str(one["key"])) for one in told["member"]]
     except (KeyError, TypeError, ValueError):
         raise InputError(
@@ -195,10 +194,7 @@ def _read(path: Path, what: str, how: str) -> dict[str, Any]:
         raise InputError(
             f"{str(path.parent)!r} is not {what}: it has no {path.name}. Make one with: {how}"
         )
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{str(path)!r} could not be read: {error}.") from None
+    return read_toml(path, f"{str(path)!r}")
 
 
 def _federation_text(

@@ -6,7 +6,6 @@ names, and its targets adopt what predicts best on their own rows, whatever it i
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from sklearn.tree import DecisionTreeRegressor
 from persfl.checks import one_of
 from persfl.errors import InputError
 from persfl.federation.policy import trees_asked
+from persfl.files import read_toml
 from persfl.learners.any_family import ANY, DEEPEST, TREES, AnyFamily
 from persfl.learners.estimator import Estimator
 from persfl.learners.tree import Tree
@@ -42,15 +42,8 @@ class NodeFamily:
     @staticmethod
     def read(path: Path) -> NodeFamily:
         """The `family` of a node.toml; linear where it names none."""
-        try:
-            told = tomllib.loads(path.read_text(encoding="utf-8")).get(
-                "family", "linear"
-            )
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(
-                f"the family in {path.name!r} could not be read: {error}."
-            ) from None
-        return NodeFamily.of(told)
+        told = read_toml(path, f"the family in {path.name!r}")
+        return NodeFamily.of(told.get("family", "linear"))
 
     @staticmethod
     def of(told: object) -> NodeFamily:

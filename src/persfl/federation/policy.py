@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from persfl.errors import InputError
 from persfl.federation.plain_settings import settings_from
+from persfl.files import read_toml
 from persfl.learners.any_family import ANY
 from persfl.learners.named import ESTIMATORS
 from persfl.learners.network import Network
@@ -66,13 +66,8 @@ class Policy:
     @staticmethod
     def read(path: Path) -> Policy:
         """The `[policy]` table of a file."""
-        try:
-            told = tomllib.loads(path.read_text(encoding="utf-8")).get("policy", {})
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(
-                f"the policy in {path.name!r} could not be read: {error}."
-            ) from None
-        return Policy.of(told)
+        told = read_toml(path, f"the policy in {path.name!r}")
+        return Policy.of(told.get("policy", {}))
 
     @staticmethod
     def of(told: object) -> Policy:

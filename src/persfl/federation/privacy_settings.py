@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from persfl.checks import real, some, whole
 from persfl.errors import InputError
 from persfl.federation.plain_settings import settings_from
+from persfl.files import read_toml
 from persfl.privacy import PLANNED, Accountant, PrivacyBudget, answer_cost
 from persfl.privacy.accountant import UNITS
 from persfl.privacy.choice import WIDTH
@@ -46,12 +46,8 @@ class PrivacySettings:
     @staticmethod
     def read(path: Path) -> PrivacySettings | None:
         """The `[privacy]` table of a file; None where there is none, and nothing is protected."""
-        try:
-            told = tomllib.loads(path.read_text(encoding="utf-8")).get("privacy")
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(
-                f"the privacy settings in {path.name!r} could not be read: {error}."
-            ) from None
+        what = f"the privacy settings in {path.name!r}"
+        told = read_toml(path, what).get("privacy")
         if told is None:
             return None
         return settings_from(PrivacySettings, told, "the privacy settings")

@@ -59,7 +59,7 @@ def read_spec(name: str | Path) -> tuple[Path, Values]:
         )
     try:
         return path, tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path.name!r} is not valid TOML: {error}.") from error
 
 

@@ -6,14 +6,20 @@ from collections.abc import Collection
 from pathlib import Path
 
 from persfl.errors import InputError
-from persfl.files import read_whole, refuse_links, remove_empty, remove_regular
+from persfl.files import (
+    UNFINISHED,
+    read_whole,
+    refuse_links,
+    remove_empty,
+    remove_regular,
+)
 from persfl.folder_locks import LOCK
 from persfl.formats import json_from
 from persfl.runs.index import INDEX
 
 ROUNDS = "rounds"
 _WHOLE = ("spec.json", "versions.json")
-_PARTS = tuple(f"{name}.part" for name in (*_WHOLE, INDEX))
+_PARTS = tuple(name + UNFINISHED for name in (*_WHOLE, INDEX))
 # what every run is asked about, and every list of versions has
 _SAYS = {"spec.json": "features", "versions.json": "persfl"}
 

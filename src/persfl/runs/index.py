@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NotRequired, TypedDict, cast
 
 from persfl.errors import InputError
-from persfl.files import read_whole
+from persfl.files import UNFINISHED, read_whole
 from persfl.formats import json_from, json_to, reading
 
 INDEX = "run.json"
@@ -38,11 +38,12 @@ _ENDINGS = "json|npz|parquet|safetensors|skops|wire|txt"
 _NAME = re.compile(rf"(?:rounds/)?[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*\.(?:{_ENDINGS})")
 _STAGE = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_PART = re.escape(UNFINISHED)
 # What may be removed once no index names it: files that a run makes on its way, by their shape.
 _PASSING = re.compile(
-    r"(?:state-[a-z0-9-]+\.(?:npz|skops)|(?:fleet|exchange)-[0-9]+\.wire)(?:\.part)?"
+    rf"(?:state-[a-z0-9-]+\.(?:npz|skops)|(?:fleet|exchange)-[0-9]+\.wire)(?:{_PART})?"
     r"|(?:run|spec|versions|model|federation|leaks|worth|terms|contributions)"
-    rf"\.(?:{_ENDINGS})\.part"
+    rf"\.(?:{_ENDINGS}){_PART}"
 )
 # What may be removed with the run that an index belongs to: names that some run does give.
 _GIVEN = re.compile(
@@ -51,7 +52,7 @@ _GIVEN = re.compile(
     r"|terms\.wire|state-[a-z0-9-]+\.npz|(?:fleet|exchange)-[0-9]+\.wire"
     r"|rounds/[a-z][a-z0-9-]*\.parquet"
 )
-_PASSING_ROUNDS = re.compile(r"[a-z][a-z0-9-]*\.parquet(?:\.part)?")
+_PASSING_ROUNDS = re.compile(rf"[a-z][a-z0-9-]*\.parquet(?:{_PART})?")
 
 
 class Place(TypedDict):

@@ -22,7 +22,7 @@ import numpy as np
 
 from persfl.checks import many, whole
 from persfl.errors import InputError
-from persfl.files import remove_empty, remove_regular
+from persfl.files import UNFINISHED, remove_empty, remove_regular
 from persfl.folder_locks import LOCK, holding
 from persfl.scale.shard_index import (
     NAME,
@@ -42,7 +42,7 @@ LEAST = 16  # shards, so that as many cores have work
 MOST = 500  # shards; each is an open file for a while
 GROUP = 65_536  # rows of a row group, unless one device has more
 PARTS = "unsorted"  # the folder of what is not sorted yet
-_LEFT = (LOCK, f"{NAME}.part")  # by who was killed before anything was sorted
+_LEFT = (LOCK, NAME + UNFINISHED)  # by who was killed before anything was sorted
 Say = Callable[[str, float], None]
 
 
