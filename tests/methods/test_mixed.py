@@ -333,6 +333,23 @@ def test_fewer_rows_need_to_be_clear_to_have_trees() -> None:
     assert (few == 0).all()
 
 
+def test_fewer_rows_than_columns_grow_no_trees(monkeypatch) -> None:
+    """Ninety rows of 91 columns took three times as long with them, and are told apart by none."""
+    asked = []
+
+    def grown(known, *_):
+        asked.append(len(known.whole.models))
+        return known
+
+    monkeypatch.setattr("persfl.methods.mixed.linear_rule.with_tree_offers", grown)
+    draw = np.random.default_rng(0)
+    for columns in (91, 5):
+        X, y = draw.normal(size=(3, 30, columns)), draw.normal(size=(3, 30))
+        rows = Devices.of(list(zip(X, y, strict=True)), quiet=True)
+        linear_blend(rows, level=True, seed=0)
+        assert len(asked) == (columns == 5)
+
+
 def test_devices_with_large_labels_have_a_say_in_shares() -> None:
     draw = np.random.default_rng(0)
     owner = np.repeat(np.arange(30), 20)

@@ -41,10 +41,11 @@ if TYPE_CHECKING:
     from persfl.types import Array, IntArray, Mask
     from persfl.units import Units
 
-REFITS = 10  # without trees: about a sixth of the time of a fit with them
+REFITS = 10  # without trees: a fit of some dozens of devices takes a quarter to a half longer
 MANY = 10  # devices that are taken out at a time; at most a third of the others
 FEWEST = 12  # devices
-MOST = 1000  # devices: refits without trees grow with their square
+# devices: refits without trees grow with their square, and of more take longer than the fit
+MOST = 200
 MOSTLY = 0.8  # of its named devices: a target that lost so many is accounted for
 DRAWS = 1000
 WIDEST = 3.0  # logarithms: errors twenty times as large are as bad as any

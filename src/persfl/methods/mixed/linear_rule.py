@@ -33,7 +33,8 @@ from persfl.methods.mixed.stacking import shares_of
 from persfl.methods.mixed.sums_blend import LinearBlend, SumsBlend
 from persfl.types import Array
 
-# of fewer rows trees are kept only where hidden rows are clear, of half as many never
+# of fewer rows trees are kept only where hidden rows are clear; of half as many, or of fewer rows
+# than columns, never
 BOOSTED = 100
 CLEARLY = 2.0  # standard errors by which hidden rows are less wrong with trees
 # hidden rows by which trees are judged; growing them takes most of the time
@@ -92,14 +93,16 @@ def judged_offers(
         parts, hidden.folds, level=level, seed=seed, panel=panel, latest=latest
     )
     keys = None if order is None else order.keys
-    boosted = trees and len(rows.y) >= BOOSTED / 2
+    several = len(rows.y) >= BOOSTED
+    few = BOOSTED / 2 <= len(rows.y) > rows.features
+    boosted = trees and (several or few)
     if boosted or keys is not None:
         told = HiddenEvidence.of(rows, Z, hidden, known.folds, known.calm)
         if keys is not None:
             told = told.once_a_key(keys[told.row], known.simplest)
             known = replace(known, shares=told.shares(known.simplest))
         if boosted:
-            least = 0.0 if len(rows.y) >= BOOSTED else CLEARLY
+            least = 0.0 if several else CLEARLY
             known = with_tree_offers(known, rows, hidden, told, strangers, least)
     return known, axes
 
