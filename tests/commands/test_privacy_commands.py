@@ -166,6 +166,31 @@ def test_a_check_says_what_is_known_now_and_what_attacks_find():
     assert "determine all 14 sums" in leak_lines(data, ledger, None)
 
 
+@pytest.mark.parametrize("kind", ["bends", "places", "sums", "weigh"])
+def test_a_check_forgets_no_kind_of_answer(kind):
+    """After a blend of classes it said that nothing had left."""
+    ledger = Ledger()
+    ledger.write([Entry("r", 0, kind, "ann", "d", numbers=1200)])
+    text = leak_lines(Data(ROWS[:, :3], ROWS[:, 3]), ledger, None)
+    assert "nothing has left" not in text
+    assert "1 different answer left. 1,200 numbers that rows may have" in text
+    ledger.write([Entry("r", 0, "answer", "ann", "d1", numbers=4)])
+    text = leak_lines(Data(ROWS[:, :3], ROWS[:, 3]), ledger, None)
+    assert "If 1 of them were steps" in text
+
+
+def test_a_check_says_that_a_rare_level_tells_its_row():
+    """Sums of products with a column that is 1 in one row are that row, and its label."""
+    rare = (np.arange(30) == 17) + 0.0
+    X = np.column_stack([ROWS[:, :2], rare])
+    sums = X.T @ np.column_stack([X, ROWS[:, 3]])
+    assert np.allclose(sums[2], [*X[17], ROWS[17, 3]])
+    lone = "1 row can be read off the sums of one answer"
+    assert lone in leak_lines(Data(X, ROWS[:, 3]), Ledger(), None)
+    X[18, 2] = 1.0
+    assert lone not in leak_lines(Data(X, ROWS[:, 3]), Ledger(), None)
+
+
 def test_a_check_of_a_protected_device_attacks_what_it_would_tell():
     data = Data(ROWS[:, :3], ROWS @ [1.0, 2.0, 3.0, 0.1])
     ledger = Ledger()

@@ -1083,3 +1083,10 @@ def test_a_value_that_is_corrected_in_a_new_column_counts_too():
     one = Device("ann", lambda r: tables[r])
     assert all(sums(one, terms(), r=r) is not None for r in (0, 1))
     assert sums(one, terms(), r=2) is None
+
+
+def test_refusals_tell_the_largest_count_as_docs_say():
+    labels = np.arange(COUNT) % 7 + 0.0
+    one = Device("ann", Rows(NAMES, Data(X, labels)))
+    told = [sums(one, terms(classes=c)) is not None for c in range(1, 12)]
+    assert told == [False] * 6 + [True] * 5

@@ -11,7 +11,7 @@ pytest.importorskip("flwr")
 
 from federated import OPEN, Direct, at_home, columns, names, plan
 
-from persfl import Devices
+from persfl import Data, Devices
 from persfl.errors import InputError
 from persfl.evaluation.row_order import RowOrder
 from persfl.federation.blend_exchange import BlendScene, Letter
@@ -24,12 +24,12 @@ from persfl.federation.loss_site import LossSite
 from persfl.federation.privacy_settings import PrivacySettings
 from persfl.federation.sums_site import NO_TREES
 from persfl.federation.told_terms import tells_losses
-from persfl.fleets.flower import Policy
+from persfl.fleets.flower import Device, Policy, Rows
 from persfl.methods.blend.loss_questions import LossPlaces, LossShares
 from persfl.methods.mixed.linear_stage import models_of
 from persfl.methods.mixed.loss_rule import loss_blend
 from persfl.runs import load_model
-from persfl.wire import Terms, pack, unpack
+from persfl.wire import Terms, nested, pack, unpack
 
 COUNTS = {"loss": "poisson", "intercept": True}
 HUBER = {"loss": "huber", "delta": 0.3, "intercept": True}
@@ -371,3 +371,45 @@ def test_a_protected_device_refuses_by_its_owner_s_word():
     found = site.blended().models
     assert [model is None for model in found] == [False, True, False]
     assert site.roster.counts["d01"]["refused"] > 0
+
+
+def working_sums(one, loss, starts, ends, reach):
+    """What is told of working rows at these models, in one question."""
+    many = len(starts)
+    arrays = {"copies": np.zeros(many), "starts": starts, "ends": ends}
+    question = {"what": "places", "ordered": False, "many": many}
+    asked = Terms(columns=("a", "b", "c"), settings={"intercept": True, "loss": loss})
+    told, more = asked.to_wire()
+    head = {"run": "r", "round": 0, "ask": 1, "me": 0, "asks": [question], **told}
+    arrays = nested("k0", arrays | {"reach": np.full(many, reach)})
+    head, found = unpack(one.reply("blend", pack(head, more | arrays)))
+    assert head["codes"] == ["ok"]
+    return found
+
+
+def test_a_blend_of_other_losses_tells_single_numbers_as_docs_say():
+    """Six questions a label, by how many rows are near; eight the largest value, by how far the
+    device goes.
+    """
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(24, 3)), rng.normal(size=24)
+    one = Device("ann", Rows(["a", "b", "c"], Data(X, y)))
+    low, high = -5.0, 5.0
+    for _ in range(6):
+        grid = np.linspace(low, high, 64)
+        reach = (grid[1] - grid[0]) * 0.51
+        at = np.column_stack([grid, np.zeros((64, 3))])
+        near = working_sums(one, "huber", at, at, reach)["k0.near"]
+        first = grid[np.flatnonzero(near > 0)[0]]
+        low, high = first - reach, first + reach
+    assert np.abs(y - (low + high) / 2).min() < 1e-9
+    one = Device("ann", Rows(["a", "b", "c"], Data(X, np.arange(24.0))))
+    low, high = 0.0, 1e3
+    for _ in range(8):
+        far = np.linspace(low, high, 64)
+        ends = np.zeros((64, 4))
+        ends[:, 1] = far
+        part = working_sums(one, "poisson", np.zeros((64, 4)), ends, -9.0)["k0.part"]
+        last = int((part == 1).sum()) - 1
+        low, high = far[last], far[last + 1]
+    assert abs(2.0 / low - np.abs(X[:, 0]).max()) < 1e-9

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MOST = 2_000  # rows that attacks are tried on: each refits models without a row
 STEPS = ("answer", "steps", "slopes")  # answers that are steps of models
+WHOLE = ("parts", "draw")  # one of these is all that squared loss can tell
 DEPTH = 3
 NOTHING = "nothing has left that rows had a part in."
 EXACT = "But {count} answers left without protection."
@@ -34,17 +35,40 @@ def known_now(ledger: Ledger, features: int, settings: PrivacySettings | None) -
         exact = ledger.unprotected()
         text = now.sentence if account.spent else NOTHING
         return f"{text} {EXACT.format(count=exact)}" if exact else text
-    told = ledger.table()
-    answers = sum(line["different"] for line in told if line["kind"] in STEPS)
-    if any(line["kind"] == "parts" and line["numbers"] for line in told):
-        return exposure_of(size, size + 1, squared=True).sentence
-    if not answers:
+    told = [line for line in ledger.table() if line["numbers"]]
+    if not told:
         return NOTHING
-    now = exposure_of(size, int(answers), squared=True)
-    return (
-        f"{many(int(answers), 'different answer')} left. If they were steps of a linear regression:"
-        f" {now.sentence}"
-    )
+    if any(line["kind"] in WHOLE for line in told):
+        return exposure_of(size, size + 1, squared=True).sentence
+    steps = sum(int(line["different"]) for line in told if line["kind"] in STEPS)
+    rest = [line for line in told if line["kind"] not in STEPS]
+    text = f"{many(sum(int(line['different']) for line in told), 'different answer')} left."
+    if rest:
+        numbers = sum(int(line["numbers"]) for line in rest)
+        text += (
+            f" {many(numbers, 'number')} that rows may have a part in left with them."
+        )
+    if steps:
+        known = exposure_of(size, steps, squared=True).sentence
+        which = f"{steps} of them" if rest else "they"
+        text += f" If {which} were steps of a linear regression: {known}"
+    return text
+
+
+def lone_rows(data: Data) -> int:
+    """How many rows are alone with another value, in a column where all others have the same one.
+    Products with that column, summed, are such a row.
+
+    >>> X = np.array([[0.0, 5.0], [0.0, 6.0], [1.0, 7.0], [0.0, 8.0]])
+    >>> lone_rows(Data(X, np.ones(4))), lone_rows(Data(X[:, 1:], np.arange(4.0)))
+    (1, 0)
+    """
+    found = set[int]()
+    for column in np.column_stack([data.X, data.y]).T:
+        values, first, times = np.unique(column, return_index=True, return_counts=True)
+        if len(values) == 2 and times.min() == 1:
+            found.add(int(first[times.argmin()]))
+    return len(found)
 
 
 def leak_lines(
@@ -75,6 +99,12 @@ def leak_lines(
         f"    {alone:.1%} of rows at 1 % false alarms, of a tree {tree.by_model:.1%};"
         f" {tree.labels:.1%} of labels stand alone in a leaf of a\n    tree of depth {DEPTH}."
     )
+    lone = lone_rows(data)
+    if lone:
+        lines.append(
+            f"    {many(lone, 'row')} can be read off the sums of one answer as they stand:"
+            " in some column all other\n    rows have the same value."
+        )
     if settings is not None:
         lines.append(_with_noise(linear[1]))
     return "\n".join(lines) + "\n"

@@ -164,7 +164,7 @@ def next_reach(learner: Linear, reach: float, noise: float) -> float:
 
 def safe_part(learner: Linear, step: Array) -> float:
     """How much of a step to take that moves the scores of a device's rows so far: of counts it is
-    halved as often as it must be, so that it tells little of the row that moves furthest.
+    halved as often as it must be, so that one step tells little of the row that moves furthest.
 
     >>> safe_part(Linear("poisson"), np.array([1.0, -7.0]))
     0.25
