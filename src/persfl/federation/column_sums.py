@@ -2,8 +2,8 @@
 makes of it.
 
 What a device tells is counted where it can be sums over rows. Of three devices or more, nobody's
-values count as farther out than a hundred times what is usual, and nobody's rows as more than in a
-blend: one device alone does not choose the units of all.
+values count as so far out that they alone make a column much more than ten times as wide as is
+usual, and nobody's rows as more than in a blend: a few devices do not choose the units of all.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ from persfl.types import Array, Data
 from persfl.wire.codec import WireError
 from persfl.wire.models import finite
 
-FARTHEST = (
-    LONG**2
-)  # usual distances from the middle; honest devices differ by some fifty
 ROUNDING = 1e-7  # of a value: its square is a rounded number
 
 
@@ -76,7 +73,7 @@ class Totals:
     >>> Totals(fair, 2).mean.tolist()
     [2.0, 6.0]
     >>> every = Totals(fair | {"eve": liar}, 2)
-    >>> bool(every.mean.max() < 60), every.farthest().name
+    >>> bool(every.mean.max() < 24), every.farthest().name
     (True, 'eve')
     """
 
@@ -129,7 +126,7 @@ class Totals:
         """
         weight, _ = self._weights()
         _, distance = self._distances()
-        most = FARTHEST * _above_nothing(distance)
+        most = _farthest(distance)
         squares = weight[:, None] * np.minimum(distance, most) ** 2
         every = squares.sum(axis=0) / weight.sum()
         others = np.maximum(squares.sum(axis=0) - squares, 0.0)
@@ -173,7 +170,7 @@ class Totals:
     def _usual(self) -> tuple[Array, Array]:
         """(columns,) the middle of devices' means, and how far from it anybody's values count."""
         middle, distance = self._distances()
-        return middle, FARTHEST * _above_nothing(distance)
+        return middle, _farthest(distance)
 
     def _distances(self) -> tuple[Array, Array]:
         """(columns,) the middle of devices' means; (devices, columns) how far values are from
@@ -185,6 +182,17 @@ class Totals:
         middle = np.median(mean, axis=0)
         apart = np.maximum(square - 2.0 * middle * mean + middle**2, 0.0)
         return middle, np.maximum(np.sqrt(apart), ROUNDING * np.sqrt(square))
+
+
+def _farthest(distance: Array) -> Array:
+    """(columns,) how far from the middle values count as being: so far that one of so many with as
+    many rows would make the column ten times as wide; a hundred usual distances at most.
+
+    >>> _farthest(np.ones((4, 1))).tolist(), _farthest(np.ones((200, 1))).tolist()
+    ([20.0], [100.0])
+    """
+    many = min(len(distance), LONG**2)
+    return np.asarray(LONG * np.sqrt(many) * _above_nothing(distance))
 
 
 def _above_nothing(distance: Array) -> Array:
