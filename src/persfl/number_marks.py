@@ -9,9 +9,9 @@ import pandas as pd
 
 from persfl.sources.csv_files import NOTHING
 
-_MARKED = r"[-+]?(\d[\d.,]*|,\d+)"  # a number, however its marks are meant
-_GROUPS = r"[-+]?[1-9]\d{0,2}(,\d{3})+"
-_BOTH = r"[-+]?[1-9]\d{0,2}(\.\d{3})+,\d+"
+_MARKED = r"[-+]?([0-9][0-9.,]*|,[0-9]+)"  # a number, however its marks are meant
+_GROUPS = r"[-+]?[1-9][0-9]{0,2}(,[0-9]{3})+"
+_BOTH = r"[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+,[0-9]+"
 _FEW = (
     1000  # of a column: most columns of texts show in these that they hold no numbers
 )
@@ -54,11 +54,11 @@ def marks_in(frame: pd.DataFrame) -> Marks | None:
     commas = cells[cells.str.contains(",", regex=False)]
     if not len(commas):
         return None
-    grouped = commas.str.fullmatch(rf"{_GROUPS}(\.\d+)?")
+    grouped = commas.str.fullmatch(rf"{_GROUPS}(\.[0-9]+)?")
     if grouped.all():
         return _thousands(commas, _point(cells) or _clear_point(frame))
     both = commas[commas.str.fullmatch(_BOTH)]
-    parted = commas[commas.str.fullmatch(r"[-+]?\d*,\d+")]
+    parted = commas[commas.str.fullmatch(r"[-+]?[0-9]*,[0-9]+")]
     if len(parted) + len(both) < len(commas) or _fractions(frame):
         return None
     shown = both if len(both) else parted[~parted.str.fullmatch(_GROUPS)]
@@ -92,8 +92,8 @@ def _marked(frame: pd.DataFrame) -> pd.Series:
 
 def _point(cells: pd.Series) -> str | None:
     """A number whose point stands between no thousands."""
-    points: pd.Series = cells[cells.str.fullmatch(r"[-+]?\d*\.\d+")]
-    clear = points[~points.str.fullmatch(r"[-+]?[1-9]\d{0,2}\.\d{3}")]
+    points: pd.Series = cells[cells.str.fullmatch(r"[-+]?[0-9]*\.[0-9]+")]
+    clear = points[~points.str.fullmatch(r"[-+]?[1-9][0-9]{0,2}\.[0-9]{3}")]
     return str(clear.iloc[0]) if len(clear) else None
 
 
@@ -132,7 +132,7 @@ def marks_advice(bad: pd.Series, plain: pd.Series) -> str:
 
     comma = _reading("decimal", ",")
     dot = _reading("thousands", ".")
-    if mostly(r"\d{1,3}(,\d{3})+(\.\d+)?"):
+    if mostly(r"[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?"):
         first = bad.iloc[0]
         groups = (
             bad.str.contains(r",.*[,.]").any()
@@ -147,15 +147,15 @@ def marks_advice(bad: pd.Series, plain: pd.Series) -> str:
             f"which may be {first.replace(',', '')} or {first.replace(',', '.')}. Read the table"
             f" with {_reading('thousands', ',')} for the first, with {comma} for the second."
         )
-    if mostly(r"\d+,\d+"):
+    if mostly(r"[0-9]+,[0-9]+"):
         return f"with a decimal comma. Read the table with {comma}."
-    if mostly(r"(\d{1,3}(\.\d{3})+|\d+)(,\d+)?"):
+    if mostly(r"([0-9]{1,3}(\.[0-9]{3})+|[0-9]+)(,[0-9]+)?"):
         both = f"{dot} and {comma}" if bad.str.contains(",", regex=False).any() else dot
         return f"with dots between thousands. Read the table with {both}."
     spaces = (
         "\u00a0\u202f"  # as they are: not every engine of patterns knows such names
     )
-    if mostly(rf"\d{{1,3}}([' {spaces}]\d{{3}})+([.,]\d+)?"):
+    if mostly(rf"[0-9]{{1,3}}([' {spaces}][0-9]{{3}})+([.,][0-9]+)?"):
         return "with marks between thousands. Write them without."
     return ""
 

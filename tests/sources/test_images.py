@@ -80,6 +80,16 @@ def test_what_is_wrong_with_a_folder(tmp_path):
         read_image_folder(tmp_path)
 
 
+def test_a_small_file_of_many_pixels_is_refused_unread(tmp_path):
+    (tmp_path / "a" / "0").mkdir(parents=True)
+    path = tmp_path / "a" / "0" / "x.png"
+    Image.new("1", (5_000, 5_000)).save(path)
+    assert path.stat().st_size < 5_000
+    with pytest.raises(InputError, match="would be 5000 x 5000 pixels"):
+        read_image_folder(tmp_path)
+    assert read_image_folder(tmp_path, size=(8, 8)).shape == (1, 8, 8)
+
+
 def test_archives(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (6, 4, 5, 3), dtype=np.uint8)
     np.savez(

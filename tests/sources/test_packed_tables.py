@@ -164,6 +164,28 @@ def test_a_small_archive_does_not_become_large_arrays(tmp_path, read):
         read(path)
 
 
+@pytest.mark.parametrize("read", [read_archive, read_npz])
+def test_texts_without_letters_are_not_endless(tmp_path, read):
+    """They take no bytes: half a kilobyte stood for as many as one likes."""
+    head = io.BytesIO()
+    told = {"descr": "<U0", "fortran_order": False, "shape": (10**9,)}
+    np.lib.format.write_array_header_1_0(head, told)
+    with zipfile.ZipFile(tmp_path / "rows.npz", "w") as archive:
+        for name in ("X", "y", "group", "device"):
+            archive.writestr(f"{name}.npy", head.getvalue())
+    with pytest.raises(InputError, match="unpacks to more than"):
+        read(tmp_path / "rows.npz")
+
+
+def test_a_first_line_of_separators_is_a_sentence(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("who,x" + "," * 20_000 + "\na,1\n")
+    with pytest.raises(InputError, match="20,000 columns without a name"):
+        read_frame(path)
+    path.write_text("who,x" + "," * 200 + "\na,1\n")
+    assert list(read_frame(path).columns) == ["who", "x"]
+
+
 def test_whole_numbers_as_ids_stay_what_they_are(tmp_path, capsys):
     """Above 2**53 neighbours are the same float, and a gap makes pandas read floats."""
     first, draw = 2**53, np.random.default_rng(0).normal(size=(60, 2))

@@ -28,6 +28,7 @@ _MISSING += ["NaN", "nan", "-NaN", "-nan", "#NA"]
 # and what does among numbers
 NOTHING = ["-", "--", "\u2013", ".", "..", "?"]
 _FEW = 1000  # entries that show what a column holds
+_MOST_BLANK = 2**14  # columns of a sheet, which a spreadsheet may all save
 # columns that are many, and the seconds one takes
 MANY_COLUMNS = 20_000
 _A_COLUMN = 3e-4
@@ -167,7 +168,13 @@ def _blank(table: pd.DataFrame, name: object) -> bool:
 
 
 def _check_names(names: list[str], path: Path) -> None:
-    """Stop where a name stands twice; warn where columns are many."""
+    """Stop where a name stands twice or too many are blank; warn where columns are many."""
+    blank = names.count("")
+    if blank > _MOST_BLANK:
+        raise InputError(
+            f"the first line of {path.name!r} has {blank:,} columns without a name. Name those that"
+            " matter, and leave out the others."
+        )
     twice = [name for name, count in Counter(names).items() if name and count > 1]
     if twice:
         raise InputError(

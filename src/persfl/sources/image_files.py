@@ -10,6 +10,7 @@ import numpy as np
 from persfl.errors import InputError, need
 from persfl.types import Array
 
+MOST_PIXELS = 2**24  # of an image as it is learned from
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 
@@ -62,11 +63,22 @@ def described(image: Array) -> str:
     return f"{width} x {height} pixels with {channels} channel{'s' * (channels > 1)}"
 
 
+def _refuse_large(file: Path, size: tuple[int, int]) -> None:
+    """A file of one colour may be small, however many pixels it has."""
+    width, height = size
+    if width * height > MOST_PIXELS:
+        raise InputError(
+            f"{str(file)!r} would be {width} x {height} pixels (at most {MOST_PIXELS:,}). Scale all"
+            " to one smaller size: size=(width, height)."
+        )
+
+
 def read_image(file: Path, size: tuple[int, int] | None, grey: bool) -> Array:
     """(channels, height, width) from 0 to 1."""
     pillow: Any = need("PIL.Image", extra="images", why="reading images")
     try:
         with pillow.open(file) as opened:
+            _refuse_large(file, size or opened.size)
             # which Pillow would cut off at 255 instead of scaling
             deep = opened.mode.startswith("I;16")
             if opened.mode in ("I", "F"):

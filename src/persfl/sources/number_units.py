@@ -8,7 +8,7 @@ import pandas as pd
 _MONEY = "[$\u20ac\u00a3\u00a5]"
 # letters as they are, in no raw text: pyarrow's engine of patterns knows no names of them
 _BEHIND = f"{_MONEY}|[%\u2030\u00b0\u00b5A-Za-z][%\u00b0\u00b2\u00b3/A-Za-z]{{0,7}}"
-_NUMBER = r"\d{1,3}(?:[.,]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?|[.,]\d+"
+_NUMBER = r"[0-9]{1,3}(?:[.,][0-9]{3})+(?:[.,][0-9]+)?|[0-9]+(?:[.,][0-9]+)?|[.,][0-9]+"
 _CELL = rf"(?P<sign>[-+]?)(?P<before>{_MONEY}?)\s*(?P<number>{_NUMBER})\s*(?P<behind>{_BEHIND})?"
 _FEW = 1000  # entries that show what a column holds
 

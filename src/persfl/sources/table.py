@@ -107,6 +107,7 @@ def device_codes(
     try:
         column: Any = devices
         values = column if isinstance(column, pd.Series) else pd.Series(column)
+        missing = int(values.isna().sum())
     except Exception:
         raise InputError(
             f"{where} must say for each row whose it is. Got {type(devices).__name__}."
@@ -115,7 +116,6 @@ def device_codes(
         raise InputError(
             f"{where} must say for each of the {rows} rows whose it is. Got {len(values)} entries."
         )
-    missing = int(values.isna().sum())
     if missing:
         raise InputError(
             f"{where} must say whose row it is; {missing} rows leave it empty. Fill it in or drop"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from mmap import ACCESS_READ, mmap
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 # bytes of a value by Parquet's kinds; others have 8, inside lists they are objects
 _WIDTHS = {0: 1, 1: 4, 3: 12, 4: 4}
 _NESTED = 128
+_A_TEXT = 64  # beside its letters
 _TEXTS = (6, 7)
 _NUMBERS, _ROOM_NUMBERS = 200, 2**28  # times the size of a file, and bytes beside that
 _LETTERS, _ROOM_LETTERS = 100, 2**26  # of CSV, which takes many times its size to read
@@ -38,7 +40,7 @@ def read_arrays(path: Path, names: Collection[str]) -> dict[str, AnyArray]:
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}.")
     try:
-        _refuse_packed_arrays(path)
+        _refuse_packed_arrays(path, names)
         with np.load(path, allow_pickle=False) as archive:
             return {
                 name: archive[name] if name in names else np.empty(0)
@@ -53,14 +55,36 @@ def read_arrays(path: Path, names: Collection[str]) -> dict[str, AnyArray]:
         ) from error
 
 
-def _refuse_packed_arrays(path: Path) -> None:
-    """Stop where an archive of arrays unpacks to far more than its size."""
+def _refuse_packed_arrays(path: Path, names: Collection[str]) -> None:
+    """Stop where an archive of arrays unpacks to far more than its size, or those of these names
+    to far more numbers and texts.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
-            total = sum(part.file_size for part in archive.infolist())
+            parts = archive.infolist()
+            total = sum(part.file_size for part in parts)
+            _hold(path, total, _most_numbers(path))
+            wanted = [
+                one for one in parts if one.filename.removesuffix(".npy") in names
+            ]
+            total = sum(_in_memory(archive, one) for one in wanted)
     except zipfile.BadZipFile:
         return  # whoever reads it says so
     _hold(path, total, _most_numbers(path))
+
+
+def _in_memory(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> int:
+    """How many bytes an array takes as numbers or texts, by its head: texts without letters and
+    truth values hardly take any in the file.
+    """
+    with archive.open(part) as file:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0
+        if version != (1, 0):
+            read = np.lib.format.read_array_header_2_0
+        shape, _, kind = read(file)
+    each = 8 if kind.kind in "biuf" else kind.itemsize + _A_TEXT
+    return math.prod(shape) * each
 
 
 def refuse_packed_parquet(path: Path, *, texts: bool = False) -> None:
