@@ -11,20 +11,21 @@ pytest.importorskip("flwr")
 
 from federated import OPEN, at_home, columns, names, post
 
-from persfl import Devices, Tree
+from persfl import Devices, Linear, Tree
 from persfl.federation.blend_device import family_of
 from persfl.federation.blend_exchange import BlendScene
 from persfl.federation.blend_group import FlowerBundle, FlowerGroup
 from persfl.federation.blend_journal import Journal
 from persfl.federation.blend_site import FlowerSite
 from persfl.federation.fleet import Away
+from persfl.federation.last_look import Alone, is_worse
 from persfl.federation.letters import Letters, Limited
 from persfl.federation.lockstep import side_by_side
 from persfl.federation.model_store import mixture_from
 from persfl.fleets.flower import Device, Policy, Rows
 from persfl.learners.responses import respond
 from persfl.methods.blend import blend, blend_over, local_site
-from persfl.methods.blend.folds import Folding
+from persfl.methods.blend.folds import Folding, TargetRows
 from persfl.methods.blend.questions import Mix
 from persfl.methods.blend.views import ViewSettings
 from persfl.sources import clustered_regression
@@ -791,3 +792,20 @@ def test_work_side_by_side_fails_as_a_whole():
         )
     with pytest.raises(ZeroDivisionError):
         side_by_side([lambda ask: ask([1])], lambda asked: [1 / 0])
+
+
+def test_where_labels_have_no_noise_own_hidden_errors_bound_a_mix():
+    """Two rows' share of what labels vary was a hundred thousand times the own error."""
+    X = np.linspace(-1.0, 1.0, 20)[:, None]
+    rows = Devices.of([(X, 2.0 * X[:, 0])], quiet=True)
+    own = TargetRows(rows, Folding(), np.zeros(1, dtype=np.int64))
+    alone = Alone(np.array([2.0]), 1e-6)
+    for slope, worse in ((2.001, False), (2.2, True)):
+        mix = [np.array([slope])] * (own.folding.count + 1)
+        assert is_worse(Linear(), own, mix, alone) is worse
+    # all labels alike by luck say nothing of how far the next one is
+    same = Devices.of([(X[:3], np.full(3, 1.5))], quiet=True)
+    own = TargetRows(same, Folding(), np.zeros(1, dtype=np.int64))
+    learner = Linear(intercept=True)
+    near = [np.array([0.0, 1.3])] * (own.folding.count + 1)
+    assert not is_worse(learner, own, near, Alone(np.array([0.0, 1.5]), 0.0))

@@ -17,6 +17,9 @@ from persfl.methods.blend.folds import TargetRows
 from persfl.methods.mixed.class_home import SURE, WORSE
 from persfl.types import Array, Data, Learner, Model
 
+# own hidden errors of few rows may be small by luck: by so many rows' worth of them
+SMALL = 40.0
+
 
 class Alone(NamedTuple):
     """A model of own rows alone, and its mean loss over folds; without any, inf."""
@@ -27,13 +30,15 @@ class Alone(NamedTuple):
 
 class Looked(NamedTuple):
     """Mean losses of a mix, over all rows and over folds, and of own rows alone by folds (inf
-    without any); what is lost by saying the same of every row, and how many rows there are.
+    without any); what labels vary, what few that are alike by luck may vary besides, and how many
+    rows there are.
     """
 
     seen: float
     hidden: float
     alone: float
-    level: float
+    spread: float
+    alike: float
     rows: float
 
 
@@ -41,11 +46,19 @@ def loses_much(looked: Looked) -> bool:
     """Whether a mix loses more than twice as much over all rows, which it has seen, as own rows
     alone do by folds, or ten times as much over folds.
 
-    >>> [loses_much(Looked(seen, 0.1, 0.1, 1.0, 10.0)) for seen in (0.3, 0.5, np.nan)]
+    >>> looked = Looked(0.3, 0.1, 0.1, 1.0, 0.0, 10.0)
+    >>> [loses_much(looked._replace(seen=seen)) for seen in (0.3, 0.5, np.nan)]
     [False, True, True]
+
+    Where labels hardly have noise, own hidden errors say so:
+
+    >>> loses_much(looked._replace(alone=0.001))
+    True
     """
-    usual = looked.alone if np.isfinite(looked.alone) else looked.level
-    luck = SURE * looked.level / max(looked.rows, 1.0)
+    level = looked.spread + looked.alike
+    usual = looked.alone if np.isfinite(looked.alone) else level
+    small = SMALL * max(usual, 0.0) + SURE * max(looked.alike - looked.spread, 0.0)
+    luck = min(SURE * level, small) / max(looked.rows, 1.0)
     # what is no number is worse than anything
     sound = looked.seen <= WORSE * usual + luck
     return not (sound and looked.hidden <= MOST * usual + luck)
@@ -72,7 +85,6 @@ def is_worse(
     classes = own.folding.classes
     rows = own.rows[0]
     weight = own.usable
-    level = _level(rows, classes)
     hidden = 0.0
     for fold in np.unique(own.fold[weight > 0]).tolist():
         some = rows.take(np.flatnonzero((own.fold == fold) & (weight > 0)))
@@ -80,8 +92,8 @@ def is_worse(
         hidden += part * _mean_loss(learner, models[1 + fold], some, classes)
     seen = _mean_loss(learner, models[0], rows, classes)
     many = float((rows.weight > 0).sum())
-    level = _level(rows, classes)
-    return loses_much(Looked(seen, hidden, alone.loss, level, many))
+    spread, alike = _levels(rows, classes)
+    return loses_much(Looked(seen, hidden, alone.loss, spread, alike, many))
 
 
 def _mean_loss(learner: Learner, model: Model, rows: Data, classes: int) -> float:
@@ -90,13 +102,13 @@ def _mean_loss(learner: Learner, model: Model, rows: Data, classes: int) -> floa
         return float(rows.weight @ each / rows.weight.sum())
 
 
-def _level(rows: Data, classes: int) -> float:
-    """What is lost by saying the same of every row: even chances, or the mean. Few rows may be
-    alike by luck; one says nothing of how far others are from it.
+def _levels(rows: Data, classes: int) -> tuple[float, float]:
+    """What is lost by saying the same of every row, even chances or the mean; and what else few
+    rows that are alike by luck may lose: one says nothing of how far others are from it.
     """
     if classes:
-        return 1.0 - 1.0 / classes
+        return 1.0 - 1.0 / classes, 0.0
     share: Array = rows.weight / rows.weight.sum()
     mean = float(share @ rows.y)
     many = int((rows.weight > 0).sum())
-    return float(share @ (rows.y - mean) ** 2) + (mean / max(many, 1)) ** 2
+    return float(share @ (rows.y - mean) ** 2), (mean / max(many, 1)) ** 2

@@ -51,7 +51,10 @@ def kept_model(
         lost = _summed(learner, [(seen, handed) for _, seen in pairs]) / many
         missed = np.array([_missed(learner, pairs, each) for each in SLOPES]) / many
     best = int(np.argmin(missed))
-    if loses_much(Looked(lost, lost, float(missed[best]), level, rows.rows)):
+    alone = float(missed[best])
+    # few counts are alike by luck even where they vary
+    spread, alike = (0.0, level) if learner.kind == "poisson" else (level, 0.0)
+    if loses_much(Looked(lost, lost, alone, spread, alike, rows.rows)):
         return KeptModel(own_model(learner, rows, SLOPES[best]), True)
     return KeptModel(handed, False)
 

@@ -98,7 +98,8 @@ def looked_at(
     mean = sums.product[:, 0] / weight if level else np.zeros(len(weight))
     spread = np.maximum(sums.label / weight - mean**2, 0.0)
     # few rows may be alike by luck
-    usual = spread + (mean / np.maximum(rows, 1.0)) ** 2
+    alike = (mean / np.maximum(rows, 1.0)) ** 2
     missed = missed / np.maximum(judged, 1e-300)
-    each = np.stack([seen / weight, missed, alone.loss, usual, rows], axis=1)
+    seen = seen / weight
+    each = np.stack([seen, missed, alone.loss, spread, alike, rows], axis=1)
     return np.array([loses_much(Looked(*told)) for told in each.tolist()])
