@@ -266,5 +266,8 @@ def test_threads_of_the_kernels_change_no_bit(monkeypatch):
     for others in found[1:]:
         for one, other in zip(found[0], others, strict=True):
             np.testing.assert_array_equal(one, other)
-    with pytest.raises(InputError, match="n_jobs must be a number of .* threads"):
-        ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), n_jobs=0)
+    for n_jobs in (0, 10**6):
+        with pytest.raises(InputError, match="n_jobs must be a number of .* threads"):
+            ArrayFleet(
+                devices, learner=Linear(), proposer=GradientStep(0.05), n_jobs=n_jobs
+            )

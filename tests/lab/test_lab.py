@@ -1,12 +1,14 @@
 """The room of experiments: addresses of before it, and what its two kinds of specs share."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from persfl import comparing, experiments
 from persfl.errors import InputError
-from persfl.lab import comparison_sets, figure_specs, spec_files
+from persfl.lab import comparison_sets, figure_specs, jobs, spec_files
+from persfl.lab.figure_runs import pieces
 from persfl.lab.spec_files import read_spec, typed_values
 
 
@@ -60,3 +62,17 @@ def test_every_spec_reads_back_as_it_was_written(tmp_path):
             path = tmp_path / f"{spec.name}.toml"
             path.write_text(text, encoding="utf-8")
             assert figure_specs.load_spec(path) == spec
+
+
+def test_no_more_processes_are_started_than_have_work(monkeypatch):
+    started = []
+
+    def parallel(n_jobs, return_as):
+        started.append(n_jobs)
+        return lambda work: [None for _ in work]
+
+    monkeypatch.setattr(jobs, "Parallel", parallel)
+    spec = figure_specs.load_spec("fig2a").quick()
+    todo = pieces(spec, runs=2, seed=0, out=Path("nowhere"))
+    assert len(list(jobs.finished_jobs(todo, jobs=10**30))) == len(todo)
+    assert started == [len(todo)]

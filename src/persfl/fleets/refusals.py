@@ -12,6 +12,8 @@ from persfl.types import Data, LabelCheck, Learner
 if TYPE_CHECKING:
     from persfl.devices import Devices
 
+_MOST_JOBS = 1_024  # which are started whether they have work or not
+
 
 def check_labels(learners: Sequence[Learner], rows: Devices) -> None:
     """Stop where a loss cannot take the labels."""
@@ -75,8 +77,9 @@ def cannot_share(learner: Learner | Sequence[Learner]) -> CannotMix:
 
 
 def refuse_no_jobs(n_jobs: int | None) -> None:
-    """Stop where nobody would compute."""
-    if n_jobs == 0:
+    """Stop where nobody would compute, or more processes would be started than a machine bears."""
+    if n_jobs is not None and (n_jobs == 0 or n_jobs > _MOST_JOBS):
         raise InputError(
-            "n_jobs must be a number of processes or threads, or -1 for all cores. Got 0."
+            f"n_jobs must be a number of processes or threads of at most {_MOST_JOBS:,}, or -1 for"
+            f" all cores. Got {n_jobs}."
         )

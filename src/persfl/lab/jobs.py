@@ -39,7 +39,8 @@ def finished_jobs(
     if jobs == 1 or len(ordered) < 2:
         yield from (job.work() for job in ordered)
         return
-    parallel = Parallel(n_jobs=jobs, return_as="generator_unordered")
+    # as many processes are started as are named, whether they have work or not
+    parallel = Parallel(n_jobs=min(jobs, len(ordered)), return_as="generator_unordered")
     yield from parallel(delayed(_worked)(job) for job in ordered)
 
 
