@@ -745,30 +745,45 @@ def test_a_forged_state_of_the_fleet_is_told_in_words(how, tmp_path, monkeypatch
         conduct(LocalGrid(homes), asked)
 
 
-@pytest.mark.parametrize("scale", [-9.0, 1e15])
-def test_trees_of_a_liar_become_nobodys_model_by_kin(scale, tmp_path):
-    """Met in a round by itself, its answer was adopted unseen: errors were 1e29 times as large."""
-    every = clustered_regression(
-        n=5, clusters=2, rows=60, features=2, noise=0.3, seed=0
-    )
-    learn = Devices.of([(one.X[:20], one.y[:20]) for one in every], quiet=True)
-    homes = at_home(learn)
-    honest = homes["d04"].reply
+def false_after(honest, scale, answers=0):
+    """A device whose answers are false after so many."""
+    answered = []
 
     def reply(kind, body):
         head, arrays = unpack(honest(kind, body))
+        answered.extend([kind] if kind == "answer" else [])
         for name, array in arrays.items():
-            if kind == "answer" and array.dtype == np.float64:
+            lies = kind == "answer" and len(answered) > answers
+            if lies and array.dtype == np.float64:
                 arrays[name] = (
                     array * scale if scale < 0 else np.full_like(array, scale)
                 )
         return pack(head, arrays)
 
-    homes["d04"].reply = reply
-    asked = {"method": "kin", "model": "tree", "points": 20, "rounds": 4, "peers": 3}
-    asked |= {"settings": {"max_depth": 2}}
+    return reply
+
+
+@pytest.mark.parametrize("scale", [-9.0, 1e15])
+@pytest.mark.parametrize(
+    ("liars", "of", "honest", "rounds"), [(1, 5, 0, 4), (2, 8, 8, 14)]
+)
+def test_trees_of_liars_become_nobodys_model_by_kin(
+    liars, of, honest, rounds, scale, tmp_path
+):
+    """Met in a round by itself, a liar's answer was adopted unseen: errors were 1e29 times as
+    large. And so were those of two that were honest for long and most of those asked later.
+    """
+    every = clustered_regression(
+        n=of, clusters=2, rows=60, features=2, noise=0.3, seed=0
+    )
+    learn = Devices.of([(one.X[:20], one.y[:20]) for one in every], quiet=True)
+    homes = at_home(learn)
+    for one in list(homes)[of - liars :]:
+        homes[one].reply = false_after(homes[one].reply, scale, honest)
+    asked = {"method": "kin", "model": "tree", "points": 20, "peers": 3}
+    asked |= {"settings": {"max_depth": 2}, "rounds": rounds}
     conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
-    for i in range(4):
+    for i in range(of - liars):
         kept = homes[f"d0{i}"].shelf.get("r1")
         inside = kept.terms.inside(Data(every[i].X[20:], every[i].y[20:]))
         said = respond(kept.terms.learner(), kept.model, inside.X)

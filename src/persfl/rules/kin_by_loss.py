@@ -4,13 +4,14 @@ All there is to go by is the target's own loss for each answer. One round says l
 mean is kept of each peer's log loss, relative to that of the peers asked in the same round because
 they had not been asked for longest. Half of the questions go to those, half to the best remembered.
 Of the answers of trusted peers the target adopts one in turn: always the best of them would be the
-luckiest on the target's few rows, not the one that knows most.
+luckiest on the target's few rows, not the one that knows most. Whoever was good for long may answer
+anything now, so an answer counts only while it is no worse than what half of all met said last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -31,13 +32,19 @@ class LossNotes:
     asked: IntArray  # the round it was last asked in
     used: IntArray  # the round its answer was last adopted in
     score: Array  # running mean of relative log losses; NaN before any usable answer
+    last: Array  # the log loss of its last usable answer; NaN before
 
     @staticmethod
     def of(notes: Mapping[str, Any], targets: int) -> LossNotes:
         """From the notes of a Trust; blank where there are none."""
         if not notes:
             who = np.empty((targets, 0), dtype=np.int64)
-            return LossNotes(who, who, who, np.empty((targets, 0)))
+            none = np.empty((targets, 0))
+            return LossNotes(who, who, who, none, none)
+        if (
+            "last" not in notes and "score" in notes
+        ):  # of a run begun before it was noted
+            notes = {**notes, "last": np.full(notes["score"].shape, np.nan)}
         return LossNotes(**own_notes(LossNotes, notes, targets))
 
 
@@ -74,7 +81,9 @@ class Likely:
         asked, used = (
             np.pad(part, more, constant_values=NEVER) for part in (old.asked, old.used)
         )
-        score = np.pad(old.score, more, constant_values=np.nan)
+        score, last = (
+            np.pad(part, more, constant_values=np.nan) for part in (old.score, old.last)
+        )
         t, s = np.nonzero(peers >= 0)
         slot = at[t, s]
         asked[t, slot] = r
@@ -95,12 +104,13 @@ class Likely:
             np.isnan(before), value, self.past * before + (1 - self.past) * value
         )
         score[t, slot] = np.where(np.isnan(value), before, blend)
-        taken = self._taken(
-            trust.n, LossNotes(panel, asked, used, score), peers, losses
-        )
+        now = said[t, s]
+        last[t, slot] = np.where(np.isnan(now), last[t, slot], now)
+        told = LossNotes(panel, asked, used, score, last)
+        taken = self._taken(trust.n, told, peers, losses)
         at, known = peer_places(panel, taken[:, None])
         used[known[:, 0], at[known[:, 0], 0]] = r
-        return {"panel": panel, "asked": asked, "used": used, "score": score}
+        return {field.name: getattr(told, field.name) for field in fields(told)}
 
     def __call__(self, trust: Trust, peers: IntArray, losses: Array) -> Choice:
         memory = LossNotes.of(trust.notes, len(peers))
@@ -129,6 +139,7 @@ class Likely:
         at, _ = peer_places(memory.panel, peers)
         usable = np.isfinite(losses[:, 1:]) & (peers >= 0)
         row = np.arange(len(peers))[:, None]
+        usable &= memory.last[row, at] <= _lower_half(memory.last)[:, None]
         good = trusted[row, at] & usable
         fair = likely[row, at] & usable
         some_good = good.any(axis=1, keepdims=True)
@@ -178,6 +189,16 @@ class AskLikely:
         return np.take_along_axis(
             memory.panel, np.concatenate([best, rest], axis=1), axis=1
         )
+
+
+def _lower_half(values: Array) -> Array:
+    """(T,) the median of what is there, the smaller of two; NaN where there is nothing.
+
+    Half of all must be wrong to raise it.
+    """
+    many = (~np.isnan(values)).sum(axis=1)
+    at = np.maximum(many - 1, 0) // 2
+    return np.asarray(np.sort(values, axis=1)[np.arange(len(values)), at])
 
 
 def _upper(values: Array) -> Array:
