@@ -12,7 +12,7 @@ from persfl.cli import main
 from persfl.errors import InputError
 from persfl.federation.federation_folder import Federation, read_node
 from persfl.federation.ledger import Ledger
-from persfl.federation.node_folder import use_table
+from persfl.federation.node_folder import device_of, use_table
 from persfl.federation.processes import Process, quiet
 from persfl.federation.superlink import app_folder, start_run, superlink
 
@@ -134,15 +134,56 @@ def test_a_log_is_written_through_no_link(tmp_path):
     assert (tmp_path / "mine").read_text() == "mine"
 
 
-def test_a_new_node_has_no_past(tmp_path, node):
-    use = {"label": "y", "drop": [], "weight": None}
-    Ledger(node / "ledger.sqlite").close()
-    with pytest.raises(InputError, match="where no table was ever used"):
-        use_table(node, tmp_path / "rows.csv", **use)
+USE = {"label": "y", "drop": [], "weight": None}
+
+
+def planted_past(node, tmp_path, monkeypatch):
+    """A folder that was used on another machine."""
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+        use_table(node, tmp_path / "rows.csv", **USE)
+        device_of(node).ledger.close()
+
+
+def test_a_new_node_has_no_past(tmp_path, node, monkeypatch):
+    """Also where the table is planted that makes the ledger look used."""
+    planted_past(node, tmp_path, monkeypatch)
+    for start in (
+        lambda: use_table(node, tmp_path / "rows.csv", **USE),
+        lambda: device_of(node),
+    ):
+        with pytest.raises(InputError, match="was not begun on this machine"):
+            start()
     (node / "ledger.sqlite").unlink()
-    use_table(node, tmp_path / "rows.csv", **use)
-    Ledger(node / "ledger.sqlite").close()
-    use_table(node, tmp_path / "rows.csv", **use)  # its own past
+    with pytest.raises(InputError, match="models' was not begun on this machine"):
+        use_table(node, tmp_path / "rows.csv", **USE)
+    (node / "models").rmdir()
+    use_table(node, tmp_path / "rows.csv", **USE)
+    device_of(node).ledger.close()
+    use_table(node, tmp_path / "rows.csv", **USE)  # its own past
+    device_of(node).ledger.close()
+
+
+def test_an_own_node_may_move_to_another_machine(tmp_path, node, monkeypatch):
+    planted_past(node, tmp_path, monkeypatch)
+    use_table(node, tmp_path / "rows.csv", **USE, moved=True)
+    use_table(node, tmp_path / "rows.csv", **USE)
+    device = device_of(node)
+    device.ledger.mark.remember("d1")
+    device.ledger.close()
+    use_table(node, tmp_path / "rows.csv", **USE, moved=True)  # a second time
+    assert device_of(node).ledger.protected.outdated  # what was known is not forgotten
+
+
+def test_the_first_counts_of_a_ledger_are_its_own(tmp_path, node):
+    """A file that is there is none that begins here, however empty its tables are."""
+    base = sqlite3.connect(node / "ledger.sqlite")
+    base.execute("CREATE TABLE secret (one INTEGER PRIMARY KEY, seed INTEGER NOT NULL)")
+    base.execute("INSERT INTO secret VALUES (1, 7)")
+    base.commit()
+    base.close()
+    with pytest.raises(InputError, match="was not begun on this machine"):
+        use_table(node, tmp_path / "rows.csv", **USE)
 
 
 def test_a_ledger_with_statements_of_others_is_refused(tmp_path):
@@ -154,6 +195,74 @@ def test_a_ledger_with_statements_of_others_is_refused(tmp_path):
     base.close()
     with pytest.raises(InputError, match="statements of somebody else's"):
         Ledger(tmp_path / "ledger.sqlite")
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "one INTEGER PRIMARY KEY, seed INTEGER AS (length(hex(zeroblob(9))))",
+        "one INTEGER PRIMARY KEY, seed INTEGER, CHECK (one < length(hex(zeroblob(9))))",
+    ],
+)
+def test_no_column_of_a_ledger_is_computed(tmp_path, columns):
+    """A few bytes would fill the memory whenever it is read, or written."""
+    Ledger(tmp_path / "ledger.sqlite").close()
+    base = sqlite3.connect(tmp_path / "ledger.sqlite")
+    base.execute("DROP TABLE secret")
+    base.execute(f"CREATE TABLE secret ({columns})")
+    base.execute("INSERT INTO secret (one) VALUES (1)")
+    base.commit()
+    base.close()
+    with pytest.raises(InputError, match="statements of somebody else's"):
+        Ledger(tmp_path / "ledger.sqlite")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE secret SET seed = 'many'",
+        "INSERT INTO others VALUES ('a', 'b', 'ok', 1, 2, 3, 'never', 1e300)",
+        "INSERT INTO others VALUES ('a', 'b', 'ok', 1, 2, 3, 0, 1e300)",
+    ],
+)
+def test_a_ledger_with_values_of_other_kinds_is_a_sentence(
+    tmp_path, node, capsys, change
+):
+    Ledger(node / "ledger.sqlite").close()
+    base = sqlite3.connect(node / "ledger.sqlite")
+    base.execute(change)
+    base.commit()
+    base.close()
+    assert main(["ledger", str(node)]) == 2
+    assert "does not hold what persfl writes" in capsys.readouterr().err
+
+
+def test_a_ledger_of_another_machine_says_so(tmp_path, node, capsys, monkeypatch):
+    planted_past(node, tmp_path, monkeypatch)
+    assert main(["ledger", str(node)]) == 0
+    assert "not begun on this machine" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["device", "superlink"])
+def test_a_node_shows_nothing_that_a_terminal_obeys(tmp_path, node, capsys, name):
+    """What will leave the machine could be hidden behind such a name."""
+    mine = node / "node.toml"
+    old = {"device": "ann", "superlink": "127.0.0.1:1"}[name]
+    mine.write_text(mine.read_text().replace(old, f"{old}\\nNothing.\\u001b[8m"))
+    assert main(["ledger", str(node)]) == 2
+    assert f"{name} of" in capsys.readouterr().err
+
+
+def test_what_a_node_says_of_its_policy_holds_no_commands(
+    tmp_path, node, capsys, monkeypatch
+):
+    monkeypatch.setattr("persfl.commands.federation.leak_lines", lambda *_: "")
+    mine = node / "node.toml"
+    policy = '[policy]\nnetworks = ["mylab.nets:small\\u001b[8m"]\n'
+    mine.write_text(mine.read_text() + policy)
+    words = ["--data", str(tmp_path / "rows.csv"), "--label", "y", "--check"]
+    assert main(["node", "--config", str(node), *words]) == 0
+    assert "\x1b" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("table", ["entries", "others", "of_run", "secret"])

@@ -13,12 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from persfl.commands.federate import Lines, finish
 from persfl.commands.leak_lines import leak_lines
-from persfl.commands.privacy_lines import OFF, OUTDATED, costs, spent, spent_lines
+from persfl.commands.privacy_lines import (
+    FOREIGN,
+    OFF,
+    OUTDATED,
+    costs,
+    spent,
+    spent_lines,
+)
 from persfl.commands.progress import table
 from persfl.errors import need
+from persfl.formats import reading
+from persfl.terminal import visible
 
 if TYPE_CHECKING:
     from persfl.federation.federation_folder import NodeConfig
+    from persfl.federation.ledger import Ledger
     from persfl.federation.policy import Policy
     from persfl.federation.row_table import Rows
 
@@ -93,17 +103,18 @@ def node(chosen: argparse.Namespace) -> int:
         label=chosen.label,
         drop=chosen.drop,
         weight=chosen.weight,
+        moved=chosen.moved,
     )
     settings = node_privacy(folder)
     book = Ledger(folder / LEDGER, marked=True)
     if settings is None:
-        print(_leaving(config, policy, rows, folder) + OFF, flush=True)
+        print(visible(_leaving(config, policy, rows, folder)) + OFF, flush=True)
     else:
         account = book.protected.account(settings.budget)
         names = [str(name) for name in rows.columns]
         print(f"Device {config.device!r} joins {config.superlink}.")
         told = book.protected.told("units")
-        print(costs(settings, names, account, units=told), flush=True)
+        print(visible(costs(settings, names, account, units=told)), flush=True)
         if book.protected.outdated:
             print(OUTDATED, flush=True)
     if chosen.check:
@@ -169,13 +180,19 @@ def ledger(chosen: argparse.Namespace) -> int:
         print(f"Nothing has been asked of {name} yet.")
         return 0
     book = Ledger(folder / "ledger.sqlite", marked=True)
-    entries = book.table()
-    refusals = book.refusals()
-    protection = spent(PrivacySettings.read(folder / NODE), book)
-    if chosen.json:
-        told = {"device": name, "asked": entries, "refused": refusals}
-        print(json.dumps(told | {"privacy": protection}))
-        return 0
+    settings = PrivacySettings.read(folder / NODE)
+    with reading(folder / "ledger.sqlite"):  # somebody else may have written it
+        protection = spent(settings, book)
+        if chosen.json:
+            told = {"device": name, "asked": book.table(), "refused": book.refusals()}
+            print(json.dumps(told | {"privacy": protection}))
+        else:
+            _print_ledger(name, book, protection)
+    return 0
+
+
+def _print_ledger(name: str, book: Ledger, protection: dict[str, Any] | None) -> None:
+    """For people."""
     head = (
         "asked for",
         "kind",
@@ -201,10 +218,11 @@ def ledger(chosen: argparse.Namespace) -> int:
             _moment(e["first"]),
             _moment(e["last"]),
         )
-        for e in entries
+        for e in book.table()
     ]
     print(f"What was asked of {name}:\n")
     table(head, shown)
+    refusals = book.refusals()
     if refusals:
         print(
             "\nNot answered: "
@@ -214,12 +232,13 @@ def ledger(chosen: argparse.Namespace) -> int:
             + "."
         )
     print(f"\n{spent_lines(protection)}", end="")
+    if book.foreign:
+        print(FOREIGN)
     if book.protected.outdated:
         print(OUTDATED)
     if protection is not None and protection["answers"]:
         print()
         _protected_table(protection["answers"])
-    return 0
 
 
 def _protected_table(answers: list[dict[str, Any]]) -> None:
@@ -254,7 +273,7 @@ def demo(chosen: argparse.Namespace) -> int:
 
 
 def _say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+    print(f"{time.strftime('%H:%M:%S')} {visible(text)}", flush=True)
 
 
 def _moment(seconds: float) -> str:

@@ -181,6 +181,7 @@ NODE = """
 --label COLUMN   text    needed  the column to predict
 --drop A,B       names   ''      columns to leave out
 --weight COLUMN  text    -       how much each row counts
+--moved          switch  -       its ledger and models are your own, begun on another machine
 --check          switch  -       say what will leave this machine, and stop there
 """
 FEDERATE = """

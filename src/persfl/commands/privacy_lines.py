@@ -23,6 +23,11 @@ OUTDATED = (
     " as spent. Put the newest ledger.sqlite back."
 )
 
+FOREIGN = (
+    "Careful: this ledger was not begun on this machine, so no node starts with it. If it is your"
+    " own: persfl node --moved."
+)
+
 
 def costs(
     settings: PrivacySettings,

@@ -11,15 +11,10 @@ import sqlite3
 import time
 from typing import Any, NamedTuple
 
-from persfl.federation.last_answer import LastAnswer
-from persfl.federation.ledger_file import transaction
+from persfl.federation.ledger_file import PROTECTED, transaction
+from persfl.federation.ledger_mark import LedgerMark
 from persfl.federation.messages import Refused
 from persfl.privacy import Accountant, PrivacyBudget, answer_cost
-
-PROTECTED_TABLE = """
-CREATE TABLE IF NOT EXISTS protected (
-    digest TEXT PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, kind TEXT NOT NULL,
-    target TEXT NOT NULL, noise REAL NOT NULL, cost REAL NOT NULL, reply BLOB NOT NULL)"""
 
 
 class ProtectedAnswer(NamedTuple):
@@ -32,19 +27,19 @@ class ProtectedAnswer(NamedTuple):
 
 
 class BudgetBook:
-    """The protected answers of a ledger; `last` is what the machine remembers outside of it."""
+    """The protected answers of a ledger; `mark` is what the machine remembers outside of it."""
 
     def __init__(
-        self, base: sqlite3.Connection, last: LastAnswer | None = None
+        self, base: sqlite3.Connection, mark: LedgerMark | None = None
     ) -> None:
         self._base = base
-        self._last = last
-        base.execute(PROTECTED_TABLE)
+        self._mark = mark
+        base.execute(PROTECTED)
 
     @property
     def outdated(self) -> bool:
         """Whether this is an older copy: it lacks the answer that was paid for last."""
-        last = "" if self._last is None else self._last.digest
+        last = "" if self._mark is None else self._mark.digest
         return bool(last) and self.reply(last) is None
 
     def account(self, budget: PrivacyBudget) -> Accountant:
@@ -84,8 +79,8 @@ class BudgetBook:
             self._base.execute(
                 "INSERT INTO protected VALUES (?, ?, ?, ?, ?, ?, ?, ?)", line
             )
-        if self._last is not None:
-            self._last.remember(digest)
+        if self._mark is not None:
+            self._mark.remember(digest)
         return reply
 
     def table(self) -> list[dict[str, Any]]:

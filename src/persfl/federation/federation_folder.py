@@ -30,6 +30,15 @@ CONFIG = "federation.toml"
 NODE = "node.toml"
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ADDRESS = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9._:\[\]-]{0,255}:[0-9]{1,5}")
+_FORMS = {
+    "host": (
+        _HOST,
+        "the name or the IPv4 address by which nodes reach this machine",
+    ),
+    "device": (_NAME, "a name of letters, digits, '.', '_' and '-'"),
+    "superlink": (_ADDRESS, "an address such as 'fed.example.org:9443'"),
+}
 
 
 @dataclass(frozen=True)
@@ -82,10 +91,7 @@ def init(
             " name."
         )
     if not _HOST.fullmatch(host):
-        raise InputError(
-            "host must be the name or the IPv4 address by which nodes reach this machine. Got"
-            f" {host!r}."
-        )
+        raise InputError(f"host must be {_FORMS['host'][1]}. Got {host!r}.")
     if port == inner:
         raise InputError(
             "port and inner port must differ: the proxy has one, the SuperLink the other. Got"
@@ -123,7 +129,7 @@ def opened(path: Path) -> Federation:
     told = _read(path / CONFIG, "a federation's folder", "persfl federation init")
     where = f"{str(path / CONFIG)!r}"
     try:
-        host = str(told["host"])
+        host = _in_form("host", told["host"], where)
         port = whole(f"port of {where}", told["port"], least=1, most=65535)
         inner = whole(f"inner_port of {where}", told["inner_port"], least=1, most=65535)
         pairs = [(str(one["device"]), str(one["key"])) for one in told["member"]]
@@ -148,6 +154,7 @@ def _members(pairs: Sequence[tuple[str, str]], where: str) -> dict[str, str]:
     members: dict[str, str] = {}
     owners: dict[str, str] = {}
     for name, text in pairs:
+        _in_form("device", name, where)
         key = public_key(text, f"the key of device {name!r} in {where}")
         if name in members:
             raise InputError(f"{where} has device {name!r} twice. Remove one of them.")
@@ -182,11 +189,20 @@ def read_node(path: Path) -> NodeConfig:
     """Who the node of a folder is, and where its federation is."""
     refuse_plants(path)
     told = _read(path / NODE, "a node's folder", "persfl federation init")
-    for name in ("device", "superlink"):
-        if not isinstance(told.get(name), str):
-            raise InputError(f"{str(path / NODE)!r} must have the text {name!r}.")
-    categories = levels_from(told.get("categories", {}), f"{str(path / NODE)!r}")
-    return NodeConfig(told["device"], told["superlink"], categories)
+    where = f"{str(path / NODE)!r}"
+    device, superlink = (
+        _in_form(name, told.get(name), where) for name in ("device", "superlink")
+    )
+    categories = levels_from(told.get("categories", {}), where)
+    return NodeConfig(device, superlink, categories)
+
+
+def _in_form(name: str, value: object, where: str) -> str:
+    """A text of a folder that is shown and handed on, if it is one that persfl would write."""
+    form, words = _FORMS[name]
+    if not isinstance(value, str) or not form.fullmatch(value):
+        raise InputError(f"{name} of {where} must be {words}. Got {value!r}.")
+    return value
 
 
 def _read(path: Path, what: str, how: str) -> dict[str, Any]:

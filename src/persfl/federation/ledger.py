@@ -32,11 +32,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from persfl.federation.budget_book import BudgetBook
-from persfl.federation.last_answer import LastAnswer
 from persfl.federation.ledger_file import SEEN, ledger_file, transaction
+from persfl.federation.ledger_mark import LedgerMark
 from persfl.federation.messages import Refused
 from persfl.federation.policy import Policy
 from persfl.federation.row_pieces import Mask, cut
+from persfl.formats import reading
 from persfl.types import IntArray
 
 NOISED = "noised "  # before the digest of an answer that was paid for
@@ -100,20 +101,32 @@ class Counts(NamedTuple):
 
 
 class Ledger:
-    """A ledger in a file, or in memory; `marked` if the machine remembers its last protected answer
-    outside the file.
+    """A ledger in a file, or in memory; `marked` if the machine remembers outside the file that it
+    was begun here, and its last protected answer.
     """
 
     def __init__(self, path: Path | None = None, *, marked: bool = False) -> None:
-        self._base = ledger_file(path)
-        last = LastAnswer(self.secret) if marked else None
-        self.protected = BudgetBook(self._base, last)
+        self._base = ledger_file(path, begun=_remember if marked else None)
+        with reading(path or Path("the ledger")):
+            secret = self.secret
+        self.mark = LedgerMark(secret) if marked else None
+        self.protected = BudgetBook(self._base, self.mark)
         # from Python 3.13 on, one left open is warned about
         weakref.finalize(self, self._base.close)
 
     def _one(self, query: str, *given: str | int) -> Any:
         """The first line that a query gives, or None."""
         return self._base.execute(query, given).fetchone()
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it was begun elsewhere, as far as this machine remembers."""
+        return self.mark is not None and not self.mark.there
+
+    def take_over(self) -> None:
+        """The owner says that it is theirs, from another machine."""
+        if self.mark is not None and not self.mark.there:
+            self.mark.remember()
 
     @property
     def secret(self) -> int:
@@ -374,3 +387,8 @@ class Ledger:
 
     def close(self) -> None:
         self._base.close()
+
+
+def _remember(secret: int) -> None:
+    """A ledger with this secret begins on this machine."""
+    LedgerMark(secret).remember()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,13 @@ CREATE TABLE IF NOT EXISTS known_by (one INTEGER PRIMARY KEY, columns TEXT NOT N
 CREATE TABLE IF NOT EXISTS pieces (one INTEGER PRIMARY KEY, labels BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS row_sets (digest TEXT PRIMARY KEY) WITHOUT ROWID;
 """
+PROTECTED = """
+CREATE TABLE IF NOT EXISTS protected (
+    digest TEXT PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, kind TEXT NOT NULL,
+    target TEXT NOT NULL, noise REAL NOT NULL, cost REAL NOT NULL, reply BLOB NOT NULL)"""
+_WORDS = re.compile(r"\w+|[^\w\s]")
+# and of indices of earlier versions
+_OURS = set(_WORDS.findall(_SHAPE + PROTECTED)) | {"by_digest", "by_target", "by_run"}
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 _FIRST = """
 SELECT run, target, MIN(id) FROM entries WHERE digest != '' AND code = 'ok' GROUP BY digest"""
@@ -63,8 +71,12 @@ INSERT OR REPLACE INTO seen (run, round, rows) SELECT run, round, rows FROM (
 """
 
 
-def ledger_file(path: Path | None) -> sqlite3.Connection:
-    """The file of a ledger, or one in memory, with all that is absent made."""
+def ledger_file(
+    path: Path | None, begun: Callable[[int], None] | None = None
+) -> sqlite3.Connection:
+    """The file of a ledger, or one in memory, with all that is absent made; `begun` is told the
+    secret of one that was not there, before anything can be counted by it.
+    """
     if path is not None:
         _own(path)
     how: Any = {"timeout": 30, "isolation_level": None, "check_same_thread": False}
@@ -74,7 +86,7 @@ def ledger_file(path: Path | None) -> sqlite3.Connection:
             undone.callback(base.close)
             base.text_factory = lambda told: told.decode(errors="replace")
             base.execute("PRAGMA synchronous = FULL")
-            _bring_up(base, path)
+            _bring_up(base, path, begun)
             _refuse_absent(base, path)
         except sqlite3.DatabaseError as error:
             raise InputError(
@@ -96,10 +108,12 @@ def transaction(base: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _bring_up(base: sqlite3.Connection, path: Path | None) -> None:
+def _bring_up(
+    base: sqlite3.Connection, path: Path | None, begun: Callable[[int], None] | None
+) -> None:
     """Make what is absent; a ledger of an earlier version is counted once."""
-    strange = "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')"
-    if base.execute(strange).fetchone():
+    told = base.execute("SELECT type, sql FROM sqlite_master").fetchall()
+    if any(kind not in ("table", "index") or not _ours(sql) for kind, sql in told):
         what = (
             "It holds statements of somebody else's, which would change what is counted"
         )
@@ -114,6 +128,7 @@ def _bring_up(base: sqlite3.Connection, path: Path | None) -> None:
     with transaction(base):
         if _version(base) == VERSION:
             return  # somebody else was faster
+        new = not base.execute("SELECT 1 FROM sqlite_master").fetchone()
         old = "SELECT 1 FROM sqlite_master WHERE name = 'entries'"
         if found < 2 and base.execute(old).fetchone():
             base.execute(
@@ -128,6 +143,15 @@ def _bring_up(base: sqlite3.Connection, path: Path | None) -> None:
         seed = secrets.randbelow(2**63)
         base.execute("INSERT OR IGNORE INTO secret VALUES (1, ?)", (seed,))
         base.execute(f"PRAGMA user_version = {VERSION}")
+        if new and begun:
+            begun(seed)
+
+
+def _ours(statement: str | None) -> bool:
+    """Whether a table or an index is made of the words of ours: others could compute something,
+    without end or with all of the memory, wherever a column is read.
+    """
+    return set(_WORDS.findall(str(statement or ""))) <= _OURS
 
 
 def _refuse_absent(base: sqlite3.Connection, path: Path | None) -> None:

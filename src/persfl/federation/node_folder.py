@@ -31,10 +31,23 @@ _LOG = 2**20  # bytes of errors that are kept
 
 
 def use_table(
-    folder: Path, data: Path, *, label: str, drop: list[str], weight: str | None
+    folder: Path,
+    data: Path,
+    *,
+    label: str,
+    drop: list[str],
+    weight: str | None,
+    moved: bool = False,
 ) -> Rows:
-    """Say which table this node's rows are in; it is read once to see that it can be used."""
-    _refuse_used(folder)
+    """Say which table this node's rows are in; it is read once to see that it can be used.
+
+    `moved` if the owner says that the folder's past is their own, from another machine.
+    """
+    if moved:
+        ledger = Ledger(folder / LEDGER, marked=True)
+        ledger.take_over()
+        ledger.close()
+    _refuse_foreign(folder)
     table = RowTable(
         data=str(data.resolve()), label=label, drop=tuple(drop), weight=weight
     )
@@ -44,14 +57,23 @@ def use_table(
     return rows
 
 
-def _refuse_used(folder: Path) -> None:
-    """Stop where a folder has a past though it is new here: limits would be counted by it."""
+def _refuse_foreign(folder: Path) -> None:
+    """Stop where a folder has a past that is not of this machine: limits are counted by it, and
+    rows are dealt by its secret.
+    """
     past = [name for name in (LEDGER, MODELS) if (folder / name).exists()]
-    if past and not (folder / TABLE).exists():
-        what = "Whoever made it chose what it says: remove it."
-        raise InputError(
-            f"{str(folder / past[0])!r} is there, where no table was ever used. {what}"
-        )
+    if not past:
+        return
+    if past[0] == LEDGER:
+        ledger = Ledger(folder / LEDGER, marked=True)
+        ledger.close()
+        if not ledger.foreign:
+            return
+    raise InputError(
+        f"{str(folder / past[0])!r} was not begun on this machine. Whoever made it chose what"
+        f" limits count from: remove {' and '.join(map(repr, past))}. Only if the folder is your"
+        " own and has moved, add --moved to persfl node, once."
+    )
 
 
 class ChangingTable:
@@ -90,6 +112,7 @@ def device_of(folder: Path) -> Device:
         )
     with reading(folder / TABLE):
         table = RowTable.of(json.loads((folder / TABLE).read_bytes()))
+    _refuse_foreign(folder)
     (folder / MODELS).mkdir(mode=0o700, exist_ok=True)
     privacy = node_privacy(folder)
     return Device(

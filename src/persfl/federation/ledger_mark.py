@@ -1,7 +1,9 @@
-"""What a machine remembers of a ledger outside its folder: the answer that was paid for last.
+"""What a machine remembers of a ledger outside its folder: that it was begun here, and the answer
+that was paid for last.
 
-A ledger that comes back from a backup lacks that answer, and so does a second copy of a folder:
-they have forgotten what was spent since.
+A ledger that comes with somebody else's folder says what that person chose. And one that comes back
+from a backup lacks the last answer, as does a second copy of a folder: they have forgotten what was
+spent since.
 """
 
 from __future__ import annotations
@@ -16,15 +18,18 @@ from persfl.files import read_whole, write_whole
 _LONGEST = 200  # bytes of a digest
 
 
-class LastAnswer:
-    """The digest of the last answer that a ledger with this secret has paid for on this machine.
+class LedgerMark:
+    """What this machine knows of the ledger with this secret, which nobody else knows.
 
     >>> import tempfile
-    >>> last = LastAnswer(7, Path(tempfile.mkdtemp()))
-    >>> last.digest
-    ''
-    >>> last.remember("d1")
-    >>> last.digest
+    >>> mark = LedgerMark(7, Path(tempfile.mkdtemp()))
+    >>> mark.there
+    False
+    >>> mark.remember()
+    >>> mark.there, mark.digest
+    (True, '')
+    >>> mark.remember("d1")
+    >>> mark.digest
     'd1'
     """
 
@@ -34,16 +39,23 @@ class LastAnswer:
         self._path = None if where is None else where / name
 
     @property
+    def there(self) -> bool:
+        """Whether this ledger was begun, or said to be the owner's, on this machine."""
+        return self._path is not None and self._path.is_file()
+
+    @property
     def digest(self) -> str:
-        """Which answer it was; "" where nothing is remembered."""
+        """Which answer it paid for last; "" where none is remembered."""
         try:
             told = b"" if self._path is None else read_whole(self._path)
         except OSError:
             return ""
         return told[:_LONGEST].decode("ascii", "replace")
 
-    def remember(self, digest: str) -> None:
-        """From now on it is this one; nothing where a machine has no place for it."""
+    def remember(self, digest: str = "") -> None:
+        """From now on it is known here, and the last answer is this one; nothing where a machine
+        has no place for it.
+        """
         if self._path is None:
             return
         with contextlib.suppress(OSError):
