@@ -244,9 +244,15 @@ def test_threads_of_the_kernels_change_no_bit(monkeypatch):
     devices = clustered_regression(n=300, clusters=3, rows=(4, 9), features=3, seed=1)
     code = kernels()
     who: set[int] = set()
+    several = threading.Event()
 
     def counted(*arguments: object) -> object:
         who.add(threading.get_ident())
+        if len(who) > 1:
+            several.set()
+        several.wait(
+            30
+        )  # for another thread: one may be through before the next begins
         return code.linear_pairs(*arguments)
 
     watched = SimpleNamespace(linear_pairs=counted)
@@ -254,6 +260,7 @@ def test_threads_of_the_kernels_change_no_bit(monkeypatch):
     found = []
     for n_jobs in (1, 2, 4):
         who.clear()
+        several.clear() if n_jobs > 1 else several.set()
         fleet = ArrayFleet(
             devices, learner=Linear(), proposer=GradientStep(0.05), n_jobs=n_jobs
         )
