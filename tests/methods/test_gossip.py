@@ -98,6 +98,22 @@ def test_fedfomo_judges_by_rows_that_it_did_not_learn_from(rows):
     assert judge.counts.tolist() == [1, 1]
 
 
+def test_one_device_that_is_too_curved_for_the_fleets_step_does_not_run_away():
+    """The row that it holds back may not show it: errors grew a thousandfold on one of 46."""
+    rng = np.random.default_rng(0)
+    each = [rng.normal(size=(5, 2)) for _ in range(60)]
+    signs = np.where(np.arange(60) == 0, 3.0, -3.0)
+    rows = Devices.of([(X, X[:, 0]) for X in each], quiet=True)
+    held = (each[0] == rows_apart(rows, 0)[1].X[0]).all(axis=1)
+    each[0][:, 1] = np.where(held, 0.0, 5 * each[0][:, 1])
+    rows = Devices.of(
+        [(X, sign * X[:, 0]) for X, sign in zip(each, signs, strict=True)], quiet=True
+    )
+    state = ran(FedFomo(step_size=0.2, random=0.0), rows, rounds=20)
+    found = ((each[0] @ state.models[0] - 3 * each[0][:, 0]) ** 2).mean()
+    assert found < 10 * (each[0][:, 0] ** 2).mean()
+
+
 def test_a_gain_counts_per_distance_and_a_loss_does_not():
     found = gain_weights(
         np.array([1.0, 1.0]), np.array([[0.0, 2.0], [3.0, 1.0]]), np.ones((2, 2))

@@ -5,7 +5,8 @@ a_j = max(0, (V_i(p_i) - V_i(w_j)) / ||w_j - p_i||), normalised      V_i: loss o
 w_i <- p_i + sum_j a_j (w_j - p_i);  own model where all a_j are 0
 
 It remembers the sums of a_j, and asks those with the largest; with a chance of `random`, less 0.05
-a round, somebody at random instead. A fifth of every device's rows is held back, to judge by.
+a round, somebody at random instead. A fifth of every device's rows is held back, to judge by. Own
+steps that raise the loss of the rows that they learn from are not taken.
 """
 
 from __future__ import annotations
@@ -49,6 +50,11 @@ def rows_apart(rows: Devices, seed: int) -> tuple[Devices, Devices]:
         made = Devices.grouped(rows.X, rows.y, who, rows.ids, weight=rows.weight)
         parts.append(made)
     return parts[0], parts[1]
+
+
+def own_losses(fleet: InProcessFleet, models: Array) -> Array:
+    """(n,) what each device's model loses on its own rows."""
+    return np.diagonal(fleet.scored(models))
 
 
 def gain_weights(before: Array, after: Array, lengths: Array) -> Array:
@@ -107,9 +113,12 @@ class FedFomo(GossipMethod):
         for r in range(rounds):
             trains.models = models
             new = sharing.trained(r)
+            # a device with few rows may be too curved for the fleet's step
+            rose = ~(own_losses(trains, new) <= own_losses(trains, models))
+            new[rose] = models[rose]
             peers = self._peers(memory, asked, chance - LESS * r, r, seed)
             told = judges.scored(new)
-            before = np.diagonal(judges.scored(models))
+            before = own_losses(judges, models)
             who = np.column_stack([every, peers])
             after = np.take_along_axis(told, who, axis=1)
             lengths = distance(models[:, None], new[who])
