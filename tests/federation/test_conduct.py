@@ -44,7 +44,7 @@ from persfl.runs import Folder, load_model
 from persfl.sources import clustered_regression
 from persfl.types import Data
 from persfl.units import Units
-from persfl.wire import pack, unpack
+from persfl.wire import Terms, pack, unpack
 
 DEVICES = clustered_regression(n=6, clusters=2, rows=16, features=3, noise=0.2, seed=4)
 
@@ -718,8 +718,9 @@ def test_a_run_goes_on_with_its_own_devices_alone(method, tmp_path):
         conduct(LocalGrid(few), plan(out, few, **asked))
 
 
-@pytest.mark.parametrize("how", ["targets", "own"])
-def test_a_forged_state_of_the_fleet_is_told_in_words(how, tmp_path, monkeypatch):
+@pytest.fixture
+def cut_run(tmp_path, monkeypatch):
+    """A run that was cut before its end: its folder, and how to go on with it."""
     homes = at_home(Devices.of([DEVICES[i] for i in range(3)], quiet=True))
     asked = plan(tmp_path / "run", homes, rounds=1, holdout=0.0)
 
@@ -731,6 +732,12 @@ def test_a_forged_state_of_the_fleet_is_told_in_words(how, tmp_path, monkeypatch
         with pytest.raises(KeyboardInterrupt):
             conduct(LocalGrid(homes), asked)
     folder = Folder.open(tmp_path / "run", every=0)
+    return folder, lambda: conduct(LocalGrid(homes), asked)
+
+
+@pytest.mark.parametrize("how", ["targets", "own"])
+def test_a_forged_state_of_the_fleet_is_told_in_words(how, cut_run):
+    folder, go_on = cut_run
     name = folder.index["fleet"]
     head, arrays = unpack(folder.read(name), most=2**24)
     told = dict(arrays)
@@ -740,9 +747,47 @@ def test_a_forged_state_of_the_fleet_is_told_in_words(how, tmp_path, monkeypatch
         told["own"] = np.zeros(2)
     folder.write(name, pack(head, told))
     folder.commit()
-    del folder
     with pytest.raises(InputError, match="does not hold what persfl writes there"):
-        conduct(LocalGrid(homes), asked)
+        go_on()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("unwilling", 7),
+        ("paying", ["d00"]),
+        ("paying", {"d00": "many"}),
+        ("protected", [7]),
+        ("families", []),
+        ("left_out", None),
+    ],
+)
+def test_forged_words_of_how_a_run_began_are_a_sentence(name, value, cut_run):
+    folder, go_on = cut_run
+    folder.write_json("spec.json", folder.spec | {name: value})
+    folder.commit()
+    with pytest.raises(InputError, match="spec.json' does not hold what persfl"):
+        go_on()
+
+
+@pytest.mark.parametrize("change", [{"holdout": 0.5}, {"steps": 9}, {"seed": 1}])
+def test_a_folder_does_not_choose_what_devices_are_asked(change, cut_run):
+    """Whoever holds back other rows once does so for ever."""
+    folder, go_on = cut_run
+    terms = Terms.from_wire(*unpack(folder.read("terms.wire")))
+    folder.write("terms.wire", pack(*replace(terms, **change).to_wire()))
+    folder.commit()
+    with pytest.raises(InputError, match="must be those that are asked for"):
+        go_on()
+
+
+def test_a_plan_without_its_devices_is_told_in_words(cut_run):
+    folder, go_on = cut_run
+    asked = {k: v for k, v in folder.spec["asked"].items() if k != "devices"}
+    folder.write_json("spec.json", folder.spec | {"asked": asked})
+    folder.commit()
+    with pytest.raises(InputError, match="another run: it does not say devices"):
+        go_on()
 
 
 def false_after(honest, scale, answers=0):

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,12 @@ from persfl.federation.common_run import common_run
 from persfl.federation.device import Device
 from persfl.federation.launch import FAILURE, LINK_GONE
 from persfl.federation.loop_run import loop_run
-from persfl.federation.negotiation import agreement
+from persfl.federation.negotiation import (
+    ASKED,
+    agreement,
+    in_raw_units,
+    kept_agreement,
+)
 from persfl.federation.node_family import NodeFamily
 from persfl.federation.noised_descent import (
     NoisedDescent,
@@ -153,18 +157,28 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
         folder.write("terms.wire", pack(*terms.to_wire()))
         folder.commit()
     plan.of_folder(folder)
-    terms = _terms(folder, plan)
+    terms, told = _terms(folder, plan), folder.spec
+    with reading(folder.path / "spec.json"):
+        agreed = kept_agreement(terms, told)
     waiting.over()
-    ids = [name for name in ids if name not in folder.spec.get("left_out", {})]
+    ids = [name for name in ids if name not in agreed.left_out]
     if not home:
-        waiting.unwilling = [str(name) for name in folder.spec.get("unwilling", [])]
+        waiting.unwilling = agreed.unwilling
     targets = _targets(ids, home, waiting.unwilling)
-    pays = {
-        str(name): int(left) for name, left in folder.spec.get("paying", {}).items()
-    }
-    scene = RunScene(plan, post, folder, terms, ids, targets, home, waiting, diary)
-    budgets = frozenset(str(name) for name in folder.spec.get("protected", []))
-    return replace(scene, paying=pays, protected=budgets)
+    budgets = frozenset(agreed.protected)
+    return RunScene(
+        plan,
+        post,
+        folder,
+        terms,
+        ids,
+        targets,
+        home,
+        waiting,
+        diary,
+        agreed.paying,
+        budgets,
+    )
 
 
 def _targets(
@@ -181,9 +195,10 @@ def _targets(
 
 
 def _terms(folder: Folder, plan: RunPlan) -> Terms:
-    """The terms that were agreed; the model they name must be the one that is asked for now.
+    """The terms that were agreed, if they are what is asked for now.
 
-    A network's name is that of a function to be imported: a folder must not choose it.
+    A network's name is that of a function to be imported: a folder must not choose it. And devices
+    would learn from other rows than before, for ever, if it chose how many they hold back.
     """
     content = folder.read("terms.wire")
     with reading(folder.path / "terms.wire"):
@@ -191,6 +206,9 @@ def _terms(folder: Folder, plan: RunPlan) -> Terms:
         agreed_on = (terms.model, terms.classes, dict(terms.settings))
         if agreed_on != (plan.model, plan.classes, dict(plan.settings)):
             raise InputError("the terms must be of the model that is asked for.")
+        asked = in_raw_units(plan, terms.columns)
+        if any(getattr(terms, name) != getattr(asked, name) for name in ASKED):
+            raise InputError("the terms must be those that are asked for.")
     return terms
 
 

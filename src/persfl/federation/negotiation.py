@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,7 +93,7 @@ def agreement(
     left_out = with_other_columns(there)
     if left_out and not go_on_without(left_out, there, home):
         raise InputError(next(iter(left_out.values())))
-    raw = _in_raw_units(plan, usual_columns(there))
+    raw = in_raw_units(plan, usual_columns(there))
     alike = {name: there[name] for name in there if name not in left_out}
     ids = [name for name in ids if name not in left_out]
     left_out |= without_unfit(plan, raw, ids, alike)
@@ -117,7 +117,38 @@ def agreement(
     return Agreement(terms, peers_only, paying, protected, families, left_out)
 
 
-def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
+def kept_agreement(terms: Terms, told: Mapping[str, Any]) -> Agreement:
+    """What a run began with, from its folder's words; somebody else may have written these.
+
+    >>> kept_agreement(Terms(columns=("a",)), {"paying": ["ann"]})
+    Traceback (most recent call last):
+    ...
+    persfl.errors.InputError: paying must be a dict of devices.
+    """
+    found: dict[str, Any] = {}
+    for name, kind in _KEPT.items():
+        value = told.get(name, kind())
+        if type(value) is not kind or not all(isinstance(one, str) for one in value):
+            raise InputError(f"{name} must be a {kind.__name__} of devices.")
+        found[name] = value
+    if not all(type(left) is int and left >= 0 for left in found["paying"].values()):
+        raise InputError("whoever pays for answers must have a number of them left.")
+    return Agreement(terms, **found)
+
+
+_KEPT: dict[str, type] = {
+    "unwilling": list,
+    "paying": dict,
+    "protected": list,
+    "families": dict,
+    "left_out": dict,
+}
+# what the plan alone decides of the terms
+ASKED = ("seed", "steps", "batch", "holdout", "start", "local")
+
+
+def in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
+    """The terms of a plan before anything is known of rows."""
     return Terms(
         model=plan.model,
         columns=tuple(in_order(columns, plan.levels)),

@@ -208,6 +208,8 @@ class RunPlan:
         usual = {one.name: _default(one) for one in dataclasses.fields(RunPlan)}
         for name, value in fixed.items():
             was = before.get(name, usual[name])
+            if was is dataclasses.MISSING:
+                return f"it does not say {name}"
             if was != value:
                 return f"{name} was {was!r} and is {value!r} now"
         return ""
