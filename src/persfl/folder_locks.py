@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from persfl.errors import InputError
 from persfl.files import NO_WAIT, PAUSE, is_at, locked_at_once, open_regular
 
 LOCK = "lock"
+_PROCESS = re.compile(r"process ([0-9]{1,10}) since ")
 _TRIES = 3
 _LONGEST = 100  # bytes in a lock
 
@@ -103,6 +105,21 @@ def holder(folder: Path) -> str | None:
         return None
     with file:
         return None if _locked(file) else _said_by(file)
+
+
+def holding_process(folder: Path) -> int | None:
+    """The number of the process that is writing into a folder now.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with holding(folder):
+    ...     holding_process(folder) == os.getpid()
+    True
+    >>> holding_process(folder) is None
+    True
+    """
+    told = _PROCESS.match(holder(folder) or "")
+    return None if told is None else int(told[1])
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ formula.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import IO
 
@@ -11,8 +12,12 @@ import pandas as pd
 
 from persfl.files import write_whole
 
-# of what a spreadsheet takes for a formula
-BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n")
+# Before what a spreadsheet takes for a formula, at the beginning of a cell. Where it parts cells at
+# semicolons or tabs, quotation marks within a line mean nothing to it: a cell may begin in a text.
+_BEGINNING = re.compile(
+    r"\A(?=[=+\-@\uff1d\uff0b\uff0d\uff20\t\r\n])"
+    r"|(?<=[;\t\r\n])(?=[=+\-@\uff1d\uff0b\uff0d\uff20])"
+)
 
 
 def write_csv(
@@ -52,10 +57,12 @@ def quoted(cell: object) -> object:
 
     >>> quoted("=HYPERLINK(1)"), quoted("-5"), quoted("- none"), quoted(-5)
     ("'=HYPERLINK(1)", '-5', "'- none", -5)
+    >>> quoted("ann;=1+1"), quoted("north-west; -5")
+    ("ann;'=1+1", 'north-west; -5')
     """
-    if not isinstance(cell, str) or not cell.startswith(BEGINNINGS) or _number(cell):
+    if not isinstance(cell, str) or _number(cell):
         return cell
-    return f"'{cell}"
+    return _BEGINNING.sub("'", cell)
 
 
 def _number(text: str) -> bool:

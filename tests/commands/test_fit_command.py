@@ -90,6 +90,15 @@ def test_no_text_begins_like_a_formula(beginning):
     assert made["n"].tolist() == [-1, 2]
 
 
+@pytest.mark.parametrize("mark", [";", "\t", "\n", "\r"])
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\uff1d"])
+def test_no_part_of_a_text_begins_like_a_formula(mark, sign):
+    """Where cells are parted there, quotation marks within a line mean nothing."""
+    assert quoted(f"x{mark}{sign}1") == f"x{mark}'{sign}1"
+    assert quoted(f"{sign}x") == f"'{sign}x"
+    assert quoted(f"x{mark}1{sign}1\r\n") == f"x{mark}1{sign}1\r\n"
+
+
 def test_a_peer_whose_answers_nobody_took_is_not_called_adopted(tmp_path, capsys):
     assert fit(tmp_path, rows(devices=3, each=8)) == 0
     found = load_model(tmp_path / "run").helpers_

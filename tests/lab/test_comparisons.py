@@ -709,6 +709,7 @@ def test_a_spec_of_ones_own(table, tmp_path, capsys):
     [
         ("rounds = 4", "round = 4", "unknown key 'round'. Known: about, budget"),
         ("rounds = 4", 'rounds = "4"', "rounds must be of type int"),
+        ("seeds = 2", "seeds = 4000000000", "seeds must be at most 10000"),
         ("squares = true", "cubes = true", "unknown key 'cubes'"),
         ('file = "rows.npz"', 'file = "../rows.npz"', "in the folder of --data"),
         ('file = "rows.npz"', "", "name of a set without a file"),

@@ -113,3 +113,26 @@ def test_what_is_not_there_is_said(hospitals, tmp_path):
     np.savez(tmp_path / "har.npz", X=np.zeros(3))
     with pytest.raises(InputError, match="has no array 'y'"):
         har(tmp_path / "har.npz")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["published = 3", "[[published]]", 'published = ["x"]', "[published]\nx = 1"],
+)
+def test_a_spec_of_other_words_is_a_sentence(tmp_path, text):
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(InputError, match="mine: a comparison|name of a published set"):
+        load_published(tmp_path / "mine.toml")
+
+
+def test_files_that_are_others_than_the_published_take_no_more_room(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("persfl.sources.unpacking._ROOM_NUMBERS", 0)
+    np.savez_compressed(tmp_path / "har.npz", X=np.zeros(10**6))
+    with pytest.raises(InputError, match="unpacks to more than"):
+        har(tmp_path / "har.npz")
+    rows = "\n".join(f"{10**15 + i % 2},{i},{i},train,{i}" for i in range(8))
+    (tmp_path / "fmi.csv").write_text(f"station,date,y_tmax,split,tmax_1\n{rows}\n")
+    (dealt,) = fmi(tmp_path / "fmi.csv").values()
+    assert dealt.learn.counts.tolist() == [4, 4]

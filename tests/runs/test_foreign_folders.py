@@ -40,7 +40,7 @@ from persfl.cli import main
 from persfl.encoding import Preparation
 from persfl.errors import InputError
 from persfl.files import append, read_whole, write_whole
-from persfl.folder_locks import Lock, holder
+from persfl.folder_locks import Lock, holder, holding
 from persfl.formats import numbers_from, numbers_to, table_from
 from persfl.learners.plain_families import FAMILIES
 from persfl.learners.storage.estimator_words import estimator_from, estimator_to
@@ -618,6 +618,21 @@ def test_no_process_but_one_is_ended_by_what_a_folder_says(tmp_path):
     for pid in (-1, 0, 1, True, 2**70, "7", None):
         progress.write_text(json.dumps({"event": "begun", "pid": pid}) + "\n")
         assert _last_pid(progress) is None
+
+
+def test_a_diary_does_not_choose_who_is_ended(tmp_path, monkeypatch):
+    """Ctrl-C ends who holds the folder, whoever is named in what lay there before."""
+    from persfl.federation import launch
+
+    ended = []
+    monkeypatch.setattr(launch.os, "kill", lambda pid, how: ended.append((pid, how)))
+    other = json.dumps({"event": "begun", "pid": os.getppid()}) + "\n"
+    (tmp_path / "progress.jsonl").write_text(other)
+    launch._stop(tmp_path)
+    assert not ended
+    with holding(tmp_path):
+        launch._stop(tmp_path)
+    assert {pid for pid, _ in ended} == {os.getpid()}
 
 
 def test_networks_that_take_long_to_make_are_not_made():

@@ -22,6 +22,7 @@ from persfl.evaluation.intervals import SAYS
 from persfl.files import write_whole
 from persfl.methods import Paper
 from persfl.report import info
+from persfl.report.export import export
 from persfl.runs import Folder, keep_model, load_model, run_folder, save_model
 
 
@@ -187,6 +188,13 @@ def test_predicting_new_rows(run, table, tmp_path, capsys):
     new.drop(columns="sales").to_csv(tmp_path / "less.csv", index=False)
     assert main(["predict", str(run), str(tmp_path / "less.csv")]) == 2
     assert "no column 'sales'" in capsys.readouterr().err
+
+
+def test_a_graph_of_odd_names_can_be_read(run, tmp_path):
+    """XML has no way to write the signs that command a terminal."""
+    known = load_model(run).helpers_.head(3).assign(device="a\x1b[2J", adopted=1.0)
+    odd = nx.read_graphml(export(known, tmp_path / "h.graphml"))
+    assert "a\\x1b[2J" in odd
 
 
 def test_helpers_in_the_terminal_and_exported(run, tmp_path, capsys):

@@ -3,7 +3,9 @@ them out.
 """
 
 import json
+import os
 import pickle
+import shutil
 
 import numpy as np
 import pytest
@@ -296,3 +298,44 @@ def test_too_few_images_for_a_dirichlet_deal_are_said():
         dirichlet_images(images, np.arange(20) % 2, 5, alpha=1.0, least=10)
     with pytest.raises(InputError, match="alpha must be greater than 0"):
         dirichlet_images(images, np.arange(20) % 2, 5, alpha=0.0)
+
+
+@pytest.mark.parametrize("name", ["1.png", "1.tiff"])
+def test_no_file_is_run_by_ghostscript_whatever_it_is_called(
+    tmp_path, monkeypatch, name
+):
+    """Pillow looks at the beginning of a file, not at its name."""
+    ran = []
+    monkeypatch.setattr(
+        "PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: ran.append(1)
+    )
+    put(tmp_path, "a", "cat", "0.png", np.zeros((2, 2), dtype=np.uint8))
+    text = "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 2 2\n%%EndComments\n%%EOF\n"
+    (tmp_path / "a" / "cat" / name).write_text(text)
+    with pytest.raises(InputError, match="cannot be read as an image"):
+        read_image_folder(tmp_path)
+    assert not ran
+
+
+def test_a_pipe_in_a_folder_of_images_holds_nobody(tmp_path):
+    put(tmp_path, "a", "cat", "0.png", np.zeros((2, 2), dtype=np.uint8))
+    os.mkfifo(tmp_path / "a" / "cat" / "1.png")
+    assert read_image_folder(tmp_path).devices.counts.tolist() == [1]
+
+
+def test_small_files_do_not_become_many_pixels(tmp_path, monkeypatch):
+    put(tmp_path, "a", "cat", "0.png", np.zeros((900, 900), dtype=np.uint8))
+    for i in range(1, 30):
+        shutil.copy(
+            tmp_path / "a" / "cat" / "0.png", tmp_path / "a" / "cat" / f"{i}.png"
+        )
+    monkeypatch.setattr("persfl.sources.image_files._ROOM", 2**24)
+    with pytest.raises(InputError, match="would take 194,400,000. Scale all"):
+        read_image_folder(tmp_path)
+    assert read_image_folder(tmp_path, size=(9, 9)).shape == (1, 9, 9)
+
+
+def test_deep_json_is_a_sentence(tmp_path):
+    (tmp_path / "all.json").write_text("[" * 100_000)
+    with pytest.raises(InputError, match="is not FEMNIST as LEAF writes it"):
+        read_femnist(tmp_path)

@@ -17,7 +17,7 @@ from persfl.errors import InputError
 from persfl.federation.federation_folder import Federation
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.superlink import check_up, link_mark, same_link, start_run
-from persfl.folder_locks import LOCK, holder
+from persfl.folder_locks import LOCK, holder, holding_process
 from persfl.formats import reading
 from persfl.runs.begun_runs import is_begun, remove_begun
 from persfl.runs.index import INDEX
@@ -60,7 +60,7 @@ def launch(
     try:
         return _watch(progress, begin, child, show, lambda: same_link(federation, mark))
     except KeyboardInterrupt:
-        _stop(progress)
+        _stop(out)
         show(
             "stopped",
             {
@@ -213,9 +213,12 @@ def _is_process(pid: Any) -> bool:
     return isinstance(pid, int) and not isinstance(pid, bool) and 1 < pid < 2**31
 
 
-def _stop(progress: Path) -> None:
-    pid = _last_pid(progress)
-    if pid is not None and _alive(pid) and held(progress.parent):
+def _stop(out: Path) -> None:
+    """End who is writing into a folder, by what the lock says: only its holder has written that,
+    and a diary may name any process.
+    """
+    pid = holding_process(out)
+    if pid is not None and _is_process(pid) and _alive(pid):
         os.kill(pid, signal.SIGTERM)
 
 

@@ -136,7 +136,7 @@ def kept_agreement(terms: Terms, told: Mapping[str, Any]) -> Agreement:
     return Agreement(terms, **found)
 
 
-_KEPT: dict[str, type] = {
+_KEPT: dict[str, type[list[Any]] | type[dict[str, Any]]] = {
     "unwilling": list,
     "paying": dict,
     "protected": list,

@@ -14,6 +14,7 @@ from persfl.lab.line_up import line_up
 from persfl.lab.spec_files import Changes, Values, read_spec, typed_values
 from persfl.lab.standings import REFERENCE
 
+MOST_SEEDS = 10_000  # each is a line of what is to be done before anything is
 QUICK_ROUNDS = 5
 QUICK_BUDGET = 40
 QUICK_DEVICES = 12
@@ -113,7 +114,7 @@ def load_comparison(name: str | Path, changes: Changes | None = None) -> Compari
     if len({data.name for data in sets}) < len(sets):
         raise InputError(f"{spec}: names of sets must differ.")
     found = Comparison(name=spec, sets=sets, **values)
-    whole("seeds", found.seeds, least=1)
+    whole("seeds", found.seeds, least=1, most=MOST_SEEDS)
     whole("rounds", found.rounds, least=1)
     whole("budget", found.budget, least=1)
     whole("questions", found.questions, least=1)

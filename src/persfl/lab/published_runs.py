@@ -29,7 +29,7 @@ from persfl.lab.setting_choice import (
     linear_learner,
     misses,
 )
-from persfl.lab.spec_files import read_spec
+from persfl.lab.spec_files import Values, read_spec
 from persfl.learners.estimator import Estimator
 from persfl.methods import FedRelax, GTVMin
 from persfl.methods.graphs import nearest
@@ -75,18 +75,30 @@ class Scored:
 
 def load_published(name: str | Path) -> tuple[str, str, list[Published]]:
     """A title, what it is about, and the sets of a spec."""
-    content = read_spec(name)[1]
-    found = []
-    for entry in content["published"]:
-        one_of("name of a published set", entry.get("name"), list(READERS))
-        one_of("over", entry.get("over"), ("devices", "rows"))
-        one_of("better", entry.get("better"), ("higher", "lower"))
-        for method in entry["methods"]:
-            one_of("method", method, list(line_up()))
-        numbers = tuple((str(a), float(b), str(c)) for a, b, c in entry["numbers"])
-        words = {k: tuple(entry[k]) for k in ("methods", "flaws")}
-        found.append(Published(**entry | words | {"numbers": numbers}))
-    return str(content["title"]), str(content["about"]), found
+    path, content = read_spec(name)
+    try:
+        found = [_published(entry) for entry in content["published"]]
+        return str(content["title"]), str(content["about"]), found
+    except InputError:
+        raise
+    # somebody else may have written it
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"{path.stem}: a comparison with published numbers needs a title, about, and sets as"
+            f" the spec 'published' has them. Got {type(error).__name__}: {error}."
+        ) from error
+
+
+def _published(entry: Values) -> Published:
+    """A set, with the numbers that others have of it."""
+    one_of("name of a published set", entry.get("name"), list(READERS))
+    one_of("over", entry.get("over"), ("devices", "rows"))
+    one_of("better", entry.get("better"), ("higher", "lower"))
+    for method in entry["methods"]:
+        one_of("method", method, list(line_up()))
+    numbers = tuple((str(a), float(b), str(c)) for a, b, c in entry["numbers"])
+    words = {k: tuple(entry[k]) for k in ("methods", "flaws")}
+    return Published(**entry | words | {"numbers": numbers})
 
 
 def there(

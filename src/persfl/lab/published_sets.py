@@ -21,9 +21,9 @@ import pandas as pd
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.evaluation.row_order import RowOrder
-from persfl.files import read_whole
 from persfl.lab.row_splits import Mask, RowSplit
 from persfl.sources.table import read_frame
+from persfl.sources.unpacking import read_arrays
 from persfl.types import Array, IntArray
 
 Splits = dict[str, RowSplit]
@@ -45,8 +45,9 @@ def _dealt(
     classes: int = 0,
     blocks: IntArray | None = None,
 ) -> RowSplit:
-    """The rows of a split; devices are numbered from 0."""
-    ids = range(int(owner.max()) + 1)
+    """The rows of a split; devices are numbered from 0, whatever they are called."""
+    names, owner = np.unique(owner, return_inverse=True)
+    ids = range(len(names))
     order = np.argsort(owner, kind="stable")
     mine, judge = (
         Devices.grouped(X[some], y[some], owner[some], ids)
@@ -111,13 +112,11 @@ def school(path: Path) -> Splits:
 
 def _archive(path: Path, *names: str) -> list[Array]:
     """Arrays of a file that somebody made: numbers alone, no objects."""
-    import io
-
-    with np.load(io.BytesIO(read_whole(path)), allow_pickle=False) as content:
-        lacking = [name for name in names if name not in content]
-        if lacking:
-            raise InputError(f"{path.name!r} has no array {lacking[0]!r}.")
-        return [np.asarray(content[name]) for name in names]
+    content = read_arrays(path, names)
+    lacking = [name for name in names if name not in content]
+    if lacking:
+        raise InputError(f"{path.name!r} has no array {lacking[0]!r}.")
+    return [content[name] for name in names]
 
 
 def har(path: Path) -> Splits:

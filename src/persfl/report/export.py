@@ -10,6 +10,7 @@ from persfl.errors import InputError, need
 from persfl.evaluation.who_helps import graph
 from persfl.files import write_whole
 from persfl.spreadsheets import write_csv
+from persfl.terminal import visible
 
 
 def export(table: pd.DataFrame, path: str | Path, *, verbatim: bool = False) -> Path:
@@ -42,8 +43,9 @@ def export(table: pd.DataFrame, path: str | Path, *, verbatim: bool = False) -> 
     elif path.suffix == ".graphml":
         nx = need("networkx", extra="report", why="writing GraphML")
         found = graph(table)
-        # GraphML has no other ids than text, and readers differ in what they make of numbers.
-        named = nx.relabel_nodes(found, {node: str(node) for node in found})
+        # GraphML has no other ids than text, and readers differ in what they make of numbers. No
+        # sign may stand in it that terminals take for a command.
+        named = nx.relabel_nodes(found, {node: visible(str(node)) for node in found})
         write_whole(path, lambda file: nx.write_graphml(named, file))
     else:
         raise InputError(f"an export must end in .csv or .graphml. Got {path.name!r}.")

@@ -11,7 +11,11 @@ from persfl.errors import InputError, need
 from persfl.types import Array
 
 MOST_PIXELS = 2**24  # of an image as it is learned from
+MOST_UNPACKED = 1_000  # times the bytes of all files, and a little room
+_ROOM = 2**30
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+# whatever a file is called: for PostScript, say, Pillow would run Ghostscript on it
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")
 
 
 class ImageFile(NamedTuple):
@@ -39,7 +43,7 @@ def image_files(root: Path) -> tuple[list[ImageFile], list[str]]:
         before = len(found)
         for kind in _folders(owner):
             for file in sorted(kind.iterdir()):
-                if file.suffix.lower() in ENDINGS:
+                if file.suffix.lower() in ENDINGS and file.is_file():
                     found.append(ImageFile(owner.name, kind.name, file))
         if len(found) == before:
             raise InputError(
@@ -73,11 +77,20 @@ def _refuse_large(file: Path, size: tuple[int, int]) -> None:
         )
 
 
+def refuse_many_pixels(folder: Path, total: int, packed: int) -> None:
+    """Stop where images take far more memory than pictures of something do in their files."""
+    if total > MOST_UNPACKED * packed + _ROOM:
+        raise InputError(
+            f"the images in {str(folder)!r} have {packed:,} bytes and would take {total:,}. Scale"
+            " all to one smaller size: size=(width, height)."
+        )
+
+
 def read_image(file: Path, size: tuple[int, int] | None, grey: bool) -> Array:
     """(channels, height, width) from 0 to 1."""
     pillow: Any = need("PIL.Image", extra="images", why="reading images")
     try:
-        with pillow.open(file) as opened:
+        with pillow.open(file, formats=FORMATS) as opened:
             _refuse_large(file, size or opened.size)
             # which Pillow would cut off at 255 instead of scaling
             deep = opened.mode.startswith("I;16")

@@ -18,7 +18,12 @@ import numpy as np
 from persfl.checks import some
 from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.sources.image_files import described, image_files, read_image
+from persfl.sources.image_files import (
+    described,
+    image_files,
+    read_image,
+    refuse_many_pixels,
+)
 from persfl.sources.table import device_codes
 from persfl.sources.unpacking import read_arrays
 from persfl.types import Array
@@ -64,11 +69,15 @@ def read_image_folder(
         raise InputError(
             f"size must be two whole numbers of at least 1, (width, height). Got {size!r}."
         )
-    files, classes = image_files(Path(folder))
+    root = Path(folder)
+    files, classes = image_files(root)
     owners = sorted({file.owner for file in files})
     images: list[Array] = []
+    packed = sum(file.path.stat().st_size for file in files)
     for file in files:
         image = read_image(file.path, size, grey)
+        if not images:
+            refuse_many_pixels(root, len(files) * image.nbytes, packed)
         if images and image.shape != images[0].shape:
             raise InputError(
                 f"{str(file.path)!r} is {described(image)}, where the first image is"
@@ -209,7 +218,13 @@ def read_femnist(folder: str | Path, *, most: int | None = None) -> Images:
                 if not np.isin(y, np.arange(62)).all():
                     raise ValueError("labels must be whole numbers from 0 to 61")
                 found[str(name)] = (X, y)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ) as error:
             raise InputError(
                 f"{str(file)!r} is not FEMNIST as LEAF writes it: {type(error).__name__}: {error}."
             ) from error
