@@ -107,7 +107,7 @@ def shares(ax: plt.Axes) -> None:
         parts = found.made_of.mean(axis=0).tolist()
         for sort, share in zip(SORTS, parts, strict=True):
             ax.barh(row, share, left=left, color=COLOURS[sort], height=0.62)
-            if share > 0.3:
+            if share > 0.25:
                 ax.text(
                     left + share / 2,
                     row,

@@ -13,6 +13,7 @@ from typing import Any
 
 from draw_digits import filled
 
+from persfl.checks import percent
 from persfl.lab.comparison_tables import (
     equal_table,
     questions_table,
@@ -96,7 +97,7 @@ def losses(cells: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         if ours.regret > 0:
             lines.append(
                 f"- {name}: {rival.method} {rival.error:.3f}, {REFERENCE} {ours.error:.3f};"
-                f" {ours.error / alone.error - 1:+.0%} against own rows alone."
+                f" {percent(1 - ours.error / alone.error)} less than own rows alone."
             )
     middle = signed_interval(*mean_regret(cells))
     head = (

@@ -142,6 +142,16 @@ def many(count: int, thing: str) -> str:
     return f"{count:,} {thing}" + ("" if count == 1 else "s")
 
 
+def percent(share: float, digits: int = 0) -> str:
+    """A share for a sentence.
+
+    >>> percent(0.314), percent(-0.02), percent(0.0314, digits=1)
+    ('31 %', '−2 %', '3.1 %')
+    """
+    size = f"{abs(100 * share):.{digits}f}"
+    return f"{'−' if share < 0 and float(size) else ''}{size} %"  # noqa: RUF001
+
+
 def those(
     items: Sequence[object],
     one: str,

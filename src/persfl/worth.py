@@ -1,6 +1,7 @@
 """Is it worth it? What `persfl.evaluation` measures, by the names it has always had."""
 
-from persfl.evaluation.intervals import Verdict, percent, relative, verdict
+from persfl.checks import percent
+from persfl.evaluation.intervals import Verdict, relative, verdict
 from persfl.evaluation.rivals import own_fits, pooled_fit, tuned_fits
 from persfl.evaluation.split import split
 from persfl.evaluation.trials import Trial as Tried

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from persfl.checks import percent
 from persfl.evaluation.advice import advice
 from persfl.evaluation.headline import expected_words, headline, lowest_arm
-from persfl.evaluation.intervals import percent
 from persfl.evaluation.verdicts import Worth
 
 BESIDE = np.linspace(0.8, 1.2, 24)

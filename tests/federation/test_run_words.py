@@ -15,10 +15,10 @@ pytest.importorskip("flwr")
 from federated import at_home, columns, plan
 
 from persfl import __version__
+from persfl.checks import percent
 from persfl.cli import main, parser
 from persfl.commands.federate import Lines, answer, run_method
 from persfl.errors import InputError
-from persfl.evaluation.intervals import percent
 from persfl.federation.conduct import conduct
 from persfl.federation.federation_folder import init
 from persfl.federation.local_grid import LocalGrid

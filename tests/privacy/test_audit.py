@@ -190,7 +190,7 @@ def test_what_is_known_after_so_many_answers_is_a_rank():
             assert told.found == (1.0 if answers else ALARMS)
     noised = exposure_of(3, 9, squared=True, mu=0.5)
     assert noised.known == 0
-    assert noised.sentence.endswith("3.4% of the time at most.")
+    assert noised.sentence.endswith("3.4 % of the time at most.")
     assert "determine all 9 sums" in exposure_of(3, 4, squared=True).sentence
     assert "6 of 9 sums" in exposure_of(3, 2, squared=True).sentence
     assert "single rows out" in exposure_of(3, 2, squared=False).sentence

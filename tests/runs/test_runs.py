@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from persfl import PersonalizedClassifier, PersonalizedRegressor, TopK, Tree
+from persfl.checks import percent
 from persfl.cli import main
 from persfl.datasets import load_flights, load_housing
 from persfl.errors import InputError
@@ -204,7 +205,7 @@ def test_helpers_in_the_terminal_and_exported(run, tmp_path, capsys):
     mine = known[known["device"] == "Austin"]
     assert [line.split()[0] for line in shown[1:4]] == ["Austin"] * 3
     assert mine["peer"].iloc[0] in shown[1]
-    assert f"{mine['share'].iloc[0]:.1%}" in shown[1]
+    assert f"{percent(mine['share'].iloc[0], digits=1)}" in shown[1]
     assert main(["helpers", str(run), "--device", "Austn"]) == 2
     assert "Did you mean 'Austin'" in capsys.readouterr().err
     assert main(["helpers", str(run), "--export", str(tmp_path / "h.csv")]) == 0

@@ -7,12 +7,11 @@ import json
 import sys
 from pathlib import Path
 
-from persfl.checks import many
+from persfl.checks import many, percent
 from persfl.commands.answers import seconds
 from persfl.commands.progress import table
 from persfl.errors import InputError
 from persfl.evaluation.error_table import error_lines
-from persfl.evaluation.intervals import percent
 from persfl.report.sharded_page import (
     kept_verdict,
     models_made_of,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from persfl.checks import many
+from persfl.checks import many, percent
 from persfl.devices import Devices
 from persfl.lab.leak_meter import NONE, Leak, leaks_of
 from persfl.learners.linear import Linear
@@ -96,8 +96,9 @@ def leak_lines(
         f"  Without protection: {size + 1} answers of a linear regression determine its sums, and"
         " with these, or a model of own\n    rows alone, whoever knows all other rows finds each"
         " one. Whoever knows none finds, by losses of such a model,\n"
-        f"    {alone:.1%} of rows at 1 % false alarms, of a tree {tree.by_model:.1%};"
-        f" {tree.labels:.1%} of labels stand alone in a leaf of a\n    tree of depth {DEPTH}."
+        f"    {percent(alone, digits=1)} of rows at 1 % false alarms, of a tree"
+        f" {percent(tree.by_model, digits=1)}; {percent(tree.labels, digits=1)} of labels stand"
+        f" alone in a leaf of a\n    tree of depth {DEPTH}."
     )
     lone = lone_rows(data)
     if lone:
@@ -114,8 +115,9 @@ def _with_noise(leak: Leak) -> str:
     return (
         f"  With epsilon {leak.epsilon:g}, all of it spent: sums over rows are off by"
         f" {leak.moments:.2g} times their size, a guess of a row that\n    were alone here by"
-        f" {leak.row:.2g} times its length; {leak.found:.1%} of rows are found at 1 % false alarms,"
-        f" the one that\n    stands out most {leak.worst:.1%} of the time. Models and trees that"
+        f" {leak.row:.2g} times its length; {percent(leak.found, digits=1)} of rows are found"
+        " at 1 % false alarms, the one that\n    stands out most"
+        f" {percent(leak.worst, digits=1)} of the time. Models and trees that"
         " others make of it tell no more."
     )
 

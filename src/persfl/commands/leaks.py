@@ -7,6 +7,7 @@ import json
 import math
 from pathlib import Path
 
+from persfl.checks import percent
 from persfl.commands.progress import table
 from persfl.commands.run_output import model_of
 from persfl.commands.run_tables import model_ids, read_like_fit
@@ -87,6 +88,6 @@ def _cells(one: Leak) -> tuple[str, ...]:
     name = "none" if one.epsilon == NONE else f"{one.epsilon:g}"
     off = "" if math.isnan(one.moments) else f"{one.moments:.2g}"
     shares = (one.known, one.found, one.worst, one.by_model, one.labels)
-    cells = ("" if math.isnan(share) else f"{share:.1%}" for share in shares)
+    cells = ("" if math.isnan(share) else percent(share, digits=1) for share in shares)
     row = "" if math.isnan(one.row) else f"{one.row:.2g}"
     return (name, off, *cells, row)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from persfl.checks import many, whole
+from persfl.checks import many, percent, whole
 from persfl.commands.progress import bar, json_number, table
 from persfl.errors import InputError, need
 from persfl.estimators.base import Asked
@@ -131,7 +131,9 @@ def show(
             tables.often_chosen(cells, one.method),
             f"{tried(cells, one.method):g}",
             tables.removed(one),
-            f"{one.better:.0%} / {one.worse:.0%}" if one.method != reference else "",
+            f"{percent(one.better)} / {percent(one.worse)}"
+            if one.method != reference
+            else "",
             tables.signed(one.regret),
             _asked(cells, one.method),
             tables.short(equal[one.method].error),

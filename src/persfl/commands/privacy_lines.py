@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from persfl.checks import many, some
+from persfl.checks import many, percent, some
 from persfl.privacy import PLANNED, Accountant, answer_cost, true_positives
 from persfl.privacy.choice import prefers_sums
 
@@ -48,7 +48,7 @@ def costs(
         " trees, once for the same trees.",
         "  Boosting, refits, several steps at a time and errors on rows held back will be refused.",
         "  However much anybody knows, telling whether a row is here with 1 % false alarms"
-        f" succeeds at most {_most(settings):.1%} of the time.",
+        f" succeeds at most {percent(_most(settings), digits=1)} of the time.",
         "  Own rows refine this device's model at home, without noise.",
     ]
     return "\n".join(lines) + "\n"

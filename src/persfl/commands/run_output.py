@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from persfl.checks import some
+from persfl.checks import percent, some
 from persfl.commands.answers import QUICK, kinds_of
 from persfl.commands.progress import table
 from persfl.commands.run_tables import check_out, model_ids, read_like_fit
 from persfl.commands.user_module import load_module
 from persfl.errors import InputError
 from persfl.evaluation.dependence import Removal, Rise
-from persfl.evaluation.intervals import percent
 from persfl.formats import reading
 from persfl.run_kinds import is_sharded
 from persfl.runs.model_checks import spec_of
@@ -225,10 +224,10 @@ def _cells(line: Any) -> tuple[str, ...]:
     return (
         str(line.device),
         str(line.peer),
-        f"{line.alike:.0%}",
+        percent(line.alike),
         str(line.asked),
         adopted_text(line.adopted),
-        f"{line.share:.1%}",
+        percent(line.share, digits=1),
         "" if pd.isna(line.reward_mean) else f"{line.reward_mean:.3g}",
         "" if pd.isna(low) else f"{low:.3g} to {high:.3g}",
         str(line.verdict),

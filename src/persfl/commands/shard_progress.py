@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Any
 
+from persfl.checks import percent
 from persfl.commands.progress import CLEAR
 
 
@@ -40,7 +41,7 @@ class ShardProgress:
     def share_done(self, what: str, share: float) -> None:
         """So much of it."""
         if self.live:
-            self._show(what + (f": {share:.0%}" if share < 1 else ""))
+            self._show(what + (f": {percent(share)}" if share < 1 else ""))
 
     def close(self) -> None:
         """Clear the line."""

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from persfl.checks import many
+from persfl.checks import many, percent
 from persfl.commands.answers import seconds
 from persfl.scale.sharding import shard_folder
 
@@ -17,7 +17,7 @@ def shard_rows(chosen: argparse.Namespace) -> int:
 
     def say(what: str, share: float) -> None:
         if live:
-            part = f" {share:.0%}" if share < 1 else ""
+            part = f" {percent(share)}" if share < 1 else ""
             print(f"\r\x1b[2K{what}{part}", end="", file=sys.stderr, flush=True)
 
     index = shard_folder(

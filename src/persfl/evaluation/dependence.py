@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from persfl.checks import many as counted
-from persfl.evaluation.intervals import percent
+from persfl.checks import percent
 
 LITTLE = 0.1  # a rise by less is no reason to name anybody
 SHOWN = 0.005  # a smaller one is shown as 0 %

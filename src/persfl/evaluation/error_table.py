@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from persfl.checks import percent
 from persfl.evaluation.headline import personalized_is
-from persfl.evaluation.intervals import in_units, percent
+from persfl.evaluation.intervals import in_units
 
 Lines = list[tuple[str, ...]]
 # what errors are

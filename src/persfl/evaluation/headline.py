@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from persfl.checks import many
+from persfl.checks import many, percent
 from persfl.evaluation.advice import METHODS_OF, Advice, advice
-from persfl.evaluation.intervals import Verdict, percent
+from persfl.evaluation.intervals import Verdict
 
 if TYPE_CHECKING:
     from persfl.evaluation.verdicts import Worth

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from persfl.checks import many
+from persfl.checks import many, percent
 from persfl.evaluation.html_tables import Scale, html_table, share_bar, whisker
 
 SHOWN = 20  # rows in a notebook
@@ -36,6 +36,6 @@ class HelperFrame(pd.DataFrame):
 
 def _cells(row: Any, scale: Scale) -> list[str]:
     reward = whisker(row.reward_mean, row.reward_low, row.reward_high, scale)
-    share = [share_bar(row.share), f"{row.share:.1%}"]
-    names = [str(row.device), str(row.peer), f"{row.alike:.0%}"]
+    share = [share_bar(row.share), percent(row.share, digits=1)]
+    names = [str(row.device), str(row.peer), percent(row.alike)]
     return [*names, *share, str(row.asked), reward, str(row.verdict)]

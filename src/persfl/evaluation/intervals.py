@@ -68,15 +68,6 @@ def in_units(error: float) -> str:
     return f"{error:.4g}"
 
 
-def percent(share: float) -> str:
-    """A share for a sentence.
-
-    >>> percent(0.314), percent(-0.02)
-    ('31 %', '−2 %')
-    """
-    return f"{'−' if round(share * 100) < 0 else ''}{abs(round(share * 100))} %"  # noqa: RUF001
-
-
 def over_devices(
     rival: Array,
     personal: Array,

@@ -31,7 +31,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from persfl.checks import one_of
+from persfl.checks import one_of, percent
 from persfl.errors import InputError
 from persfl.evaluation.device_gains import (
     ONE_ROW,
@@ -45,7 +45,6 @@ from persfl.evaluation.intervals import (
     Verdict,
     gains_of,
     over_devices,
-    percent,
 )
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from persfl.checks import percent
 from persfl.evaluation.headline import (
     expected_words,
     headline,
@@ -11,7 +12,7 @@ from persfl.evaluation.headline import (
     personalized_is,
 )
 from persfl.evaluation.html_tables import Scale, html_table, paragraphs, whisker
-from persfl.evaluation.intervals import in_units, percent
+from persfl.evaluation.intervals import in_units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

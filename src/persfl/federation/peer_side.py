@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from persfl.checks import percent
 from persfl.errors import NotReady
 from persfl.federation.letters import Letters, Lost, at_limits, ends, forbids, way, why
 from persfl.federation.messages import Content, parts_of, size_of
@@ -207,8 +208,8 @@ class PeerSide:
 
         if self.patience.until(f"round {r + 1}", attempt) is not None:
             raise NotReady(
-                f"round {r} needs {need} new rows on {self.patience.quorum:.0%} of the devices;"
-                f" {ready} have them."
+                f"round {r} needs {need} new rows on {percent(self.patience.quorum)} of the"
+                f" devices; {ready} have them."
             )
 
     def doubtful(self, pairs: Collection[tuple[int, int]]) -> bool:

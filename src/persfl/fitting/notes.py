@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from persfl.checks import some, those
+from persfl.checks import percent, some, those
 from persfl.errors import warn
 from persfl.methods.blend.mixture import SORTS
 from persfl.methods.blend_method import Blend
@@ -73,7 +73,7 @@ def protected(method: Method) -> list[str]:
     """What was promised, and that this was a simulation of it."""
     if not isinstance(method, Private):
         return []
-    most = f"{true_positives(method.budget.whole**0.5, 0.01):.1%}".replace("%", " %")
+    most = percent(true_positives(method.budget.whole**0.5, 0.01), digits=1)
     said = [
         f"Everything that leaves a device is noised, within epsilon {method.epsilon:g} and delta"
         f" {method.delta:g} for each of its rows: with 1 % false alarms, whether a row is there is"
@@ -198,8 +198,7 @@ def mixed(fitted: Fitted) -> str:
     if "mix" not in fitted.trust.notes:
         return ""
     own, fleet, near = (
-        f"{share:.0%}".replace("%", " %")
-        for share in fitted.made_of()[list(SORTS)].mean()
+        percent(share) for share in fitted.made_of()[list(SORTS)].mean()
     )
     by = (
         ", by how much each decides of it."

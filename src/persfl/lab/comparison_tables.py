@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from persfl.evaluation.intervals import percent
+from persfl.checks import percent
 from persfl.lab.standings import (
     REFERENCE,
     CellRecord,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from persfl.checks import percent
 from persfl.privacy.gaussian import true_positives
 from persfl.privacy.membership import ALARMS
 
@@ -30,7 +31,7 @@ class Exposure(NamedTuple):
         if self.found < 1.0:
             return (
                 "Answers have noise: with 1 % false alarms, whether a row is here can be told"
-                f" {self.found:.1%} of the time at most."
+                f" {percent(self.found, digits=1)} of the time at most."
             )
         if not self.unknowns:
             return (

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from persfl.checks import many
+from persfl.checks import many, percent
 from persfl.evaluation.error_table import OF_CLASSES, OF_NUMBERS, error_lines
 from persfl.evaluation.headline import NOTHING, expected_words, headline
-from persfl.evaluation.intervals import percent
 from persfl.methods import settings_of
 from persfl.report.about_run import rows_each
 from persfl.report.worth_info import PRIVACY

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from persfl import __version__
-from persfl.checks import many
+from persfl.checks import many, percent
 from persfl.evaluation.error_table import error_lines
-from persfl.evaluation.intervals import Verdict, percent
+from persfl.evaluation.intervals import Verdict
 from persfl.files import write_whole
 from persfl.methods import METHODS
 from persfl.report.html import REPORT

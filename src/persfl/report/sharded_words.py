@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from persfl.checks import many
+from persfl.checks import many, percent
 from persfl.evaluation.headline import NOTHING, heads_told, interval_of
-from persfl.evaluation.intervals import Verdict, percent
+from persfl.evaluation.intervals import Verdict
 
 _STARTS = {
     "hurts": "Models from own rows alone do better",

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from persfl.checks import real, some, whole
+from persfl.checks import percent, real, some, whole
 from persfl.devices import Devices, position
 from persfl.errors import InputError, NotReady
 from persfl.types import Array, Data
@@ -109,7 +109,7 @@ class Inbox:
         with self._arrived:
             if not self._arrived.wait_for(self.ready, timeout=self.wait):
                 raise NotReady(
-                    f"round {r} needs {self.need} new rows on {self.share:.0%} of the devices;"
+                    f"round {r} needs {self.need} new rows on {percent(self.share)} of the devices;"
                     f" missing: {some(self.missing())}. Push more rows, then go on with first= this"
                     " round."
                 )
