@@ -809,3 +809,17 @@ def test_where_labels_have_no_noise_own_hidden_errors_bound_a_mix():
     learner = Linear(intercept=True)
     near = [np.array([0.0, 1.3])] * (own.folding.count + 1)
     assert not is_worse(learner, own, near, Alone(np.array([0.0, 1.5]), 0.0))
+
+
+def test_a_mix_is_looked_at_where_own_rows_do_not_see_it():
+    """With more columns than rows a model may fit all of them and say anything of others."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 20))
+    slopes = rng.normal(size=20)
+    rows = Devices.of([(X, X @ slopes + rng.normal(size=12))], quiet=True)
+    own = TargetRows(rows, Folding(), np.zeros(1, dtype=np.int64))
+    folds = [slopes + 0.1 * rng.normal(size=20) for _ in range(own.folding.count)]
+    alone = Alone(np.zeros(20), 20.0)
+    for far, worse in ((0.0, False), (50.0, True)):
+        mix = [slopes + far * np.linalg.svd(X)[2][-1], *folds]
+        assert is_worse(Linear(), own, mix, alone) is worse

@@ -182,11 +182,11 @@ def test_one_liar_leaves_everybody_else_a_good_model(lie):
         assert "far larger than usual" in site.notes[0]
 
 
-def flat(told):
+def flat(told, columns=3):
     """As steep as rows may be, everywhere: no fleet's model is far enough."""
     weight = float(told["weight"][0])
     squares = np.append(10.0 * told["squares"][:-1], weight)
-    steep = np.sqrt(weight * np.repeat(squares, 2)) * np.tile([0.99, -0.99], 3)
+    steep = np.sqrt(weight * np.repeat(squares, 2)) * np.tile([0.99, -0.99], columns)
     slope = np.tile(steep, (len(told["slope"]), 1))
     return told | {"squares": squares, "slope": slope, "curve": 0 * told["curve"]}
 
@@ -271,6 +271,45 @@ def test_a_device_looks_at_the_model_that_it_ends_with():
         for one in (fair, spoilt)
     ]
     assert each[1] <= 2 * each[0] + 0.1
+
+
+def wide_rows(n, rows=20, columns=30):
+    """More columns than rows."""
+    rng = np.random.default_rng(1)
+    slopes = 2.0 * rng.normal(size=columns) / np.sqrt(columns)
+    X = rng.normal(size=(n * rows, columns))
+    score = X @ slopes
+    y = (score + rng.logistic(size=len(X)) > 0) + 0.0
+    return Devices.grouped(X, y, np.arange(n * rows) % n, range(n))
+
+
+def test_a_device_looks_where_its_own_rows_do_not_see():
+    one = wide_rows(1)[0]
+    own = ClassHome(
+        alone(one), np.arange(one.rows) % 5, classes=2, level=True, ordered=False
+    )
+    honest = own.free(0.003, np.zeros((6, 31, 2)))
+    shares = nearly_all(own, Centres(1.0, honest, None), 0)
+    unseen = np.append(np.linalg.svd(one.X)[2][-1], 0.0)
+    lying = honest.copy()
+    lying[0] += 9.0 * unseen[:, None] * np.array([1.0, -1.0])
+    # hidden rows are judged by models that are as good as any
+    fair, spoilt = (
+        own.mixed(Centres(1.0, fleet, None), shares) for fleet in (honest, lying)
+    )
+    assert not (fair.own == 1).all()
+    assert (spoilt.own == 1).all()
+
+
+def test_no_liar_makes_models_of_few_rows_surer_than_they_can_be():
+    """Slopes of any size fit few rows of many columns; hidden ones hardly judge the largest."""
+    rows, fresh = wide_rows(4), wide_rows(4, rows=400)
+    terms = terms_of(rows, TWO, 2)
+    liar = lying("d03", lambda told: flat(told, rows.features + 1), "squares")
+    found = site_of(rows, terms, tamper=liar).blended().models
+    learner = terms.learner()
+    for i in range(3):
+        assert learner.loss(found[i], fresh[i]) < 1.5 * np.log(2)
 
 
 def test_who_falls_silent_ends_no_run():

@@ -11,7 +11,7 @@ pytest.importorskip("flwr")
 
 from federated import OPEN, Direct, at_home, columns, names, plan
 
-from persfl import Data, Devices
+from persfl import Data, Devices, Linear
 from persfl.errors import InputError
 from persfl.evaluation.row_order import RowOrder
 from persfl.federation.blend_exchange import BlendScene, Letter
@@ -20,12 +20,14 @@ from persfl.federation.blend_run import BY_QUESTIONS
 from persfl.federation.conduct import conduct
 from persfl.federation.letters import Letters, Limited
 from persfl.federation.local_grid import LocalGrid
+from persfl.federation.loss_look import HandedModel, kept_model
 from persfl.federation.loss_site import LossSite
 from persfl.federation.privacy_settings import PrivacySettings
 from persfl.federation.sums_site import NO_TREES
 from persfl.federation.told_terms import tells_losses
 from persfl.fleets.flower import Device, Policy, Rows
 from persfl.methods.blend.loss_questions import LossPlaces, LossShares
+from persfl.methods.mixed.hidden_rows import HiddenRows, folds_of
 from persfl.methods.mixed.linear_stage import models_of
 from persfl.methods.mixed.loss_rule import loss_blend
 from persfl.runs import load_model
@@ -255,6 +257,30 @@ def test_one_device_alone_does_not_decide_on_shares(settings, offer):
 
     found = site_of(rows, terms, tamper=lying("d03", lie)).blended().models
     assert worse(found, rows, terms, 3) < 0.5
+
+
+@pytest.mark.parametrize("settings", [COUNTS, HUBER, ABSOLUTE])
+def test_a_device_looks_where_its_own_rows_do_not_see(settings):
+    """With more columns than rows a model may fit all of them and say anything of others."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(20, 25))
+    slopes = 0.2 * rng.normal(size=25)
+    y = X @ slopes
+    rows = Data(X, rng.poisson(np.exp(y)) + 0.0 if settings is COUNTS else y)
+    part = np.arange(20) % 5
+    hidden = HiddenRows(part, folds_of(np.arange(5), ordered=False))
+    learner = Linear(settings["loss"], intercept=True)
+    honest = np.append(slopes, 0.0)
+    folds = honest + 0.02 * rng.normal(size=(5, 26))
+    unseen = np.append(np.linalg.svd(X)[2][-1], 0.0)
+    spoilt = folds + 5.0 * rng.normal(size=26)
+    each = {
+        "honest": HandedModel(honest, folds),
+        "where no row is": HandedModel(honest + 5.0 * unseen, folds),
+        "on hidden rows": HandedModel(honest, spoilt),
+    }
+    own = [kept_model(learner, rows, hidden, one).own for one in each.values()]
+    assert own == [False, True, True]
 
 
 def test_who_falls_silent_ends_no_run():

@@ -15,6 +15,7 @@ from persfl.learners.responses import respond
 from persfl.methods.blend.evidence import MOST, missed
 from persfl.methods.blend.folds import TargetRows
 from persfl.methods.mixed.class_home import SURE, WORSE
+from persfl.methods.mixed.made_up_rows import has_strayed, made_up
 from persfl.types import Array, Data, Learner, Model
 
 # own hidden errors of few rows may be small by luck: by so many rows' worth of them
@@ -68,8 +69,8 @@ def is_worse(
     learner: Learner, own: TargetRows, models: Sequence[Model], alone: Alone
 ) -> bool:
     """Whether a mix loses far more than own rows alone do by folds: twice as much over all rows,
-    which the mix has seen, or ten times as much over folds. `models` are what it comes to with all
-    rows, and without each fold.
+    which the mix has seen, or where these cannot see it (see `made_up_rows`), or ten times as much
+    over folds. `models` are what it comes to with all rows, and without each fold.
 
     >>> from persfl import Devices, Linear
     >>> y = np.arange(1.0, 9.0)
@@ -91,9 +92,26 @@ def is_worse(
         part = float(some.weight.sum() / weight.sum())
         hidden += part * _mean_loss(learner, models[1 + fold], some, classes)
     seen = _mean_loss(learner, models[0], rows, classes)
+    seen = max(seen, _strayed(learner, rows, models, classes))
     many = float((rows.weight > 0).sum())
     spread, alike = _levels(rows, classes)
     return loses_much(Looked(seen, hidden, alone.loss, spread, alike, many))
+
+
+def _strayed(
+    learner: Learner, rows: Data, models: Sequence[Model], classes: int
+) -> float:
+    """What a mix loses at made-up rows, where those without each fold say the labels, if it is
+    unlike them.
+    """
+    X = made_up(rows.X)
+    with np.errstate(all="ignore"):
+        said = np.stack([respond(learner, each, X, classes) for each in models])
+        if not has_strayed(said[0], said[1:]):
+            return 0.0
+        each = (said[0] - said[1:].mean(axis=0)) ** 2
+        each = each.sum(axis=1) if classes else each
+        return float(rows.weight @ each / rows.weight.sum())
 
 
 def _mean_loss(learner: Learner, model: Model, rows: Data, classes: int) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from persfl.federation.asked_device import AskedDevice, DeviceReply, RowsAsked
 from persfl.federation.holdout import judged
-from persfl.federation.loss_look import SLOPES, kept_model
+from persfl.federation.loss_look import SLOPES, HandedModel, kept_model
 from persfl.federation.messages import Refused
 from persfl.federation.policy import work_of_fit
 from persfl.federation.row_stock import alone
@@ -104,8 +104,9 @@ class LossDevice(AskedDevice):
         losses = np.zeros(0)
         if question.many:
             losses = np.asarray(learner.loss(question.shown, data))
-        hidden = self._home(question.ordered).hidden
-        kept = kept_model(learner, data, hidden, question.model)
+        parts = self._home(question.ordered).hidden
+        handed = HandedModel(question.model, question.hidden)
+        kept = kept_model(learner, data, parts, handed)
         own = np.array([float(kept.own)])
         found: dict[str, Any] = {"losses": losses, "model": kept.model, "own": own}
         if not self.terms.holdout:

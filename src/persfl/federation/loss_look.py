@@ -16,11 +16,19 @@ import numpy as np
 from persfl.federation.last_look import Looked, loses_much
 from persfl.learners.linear import Linear
 from persfl.methods.mixed.hidden_rows import HiddenRows
+from persfl.methods.mixed.made_up_rows import has_strayed, made_up
 from persfl.methods.mixed.population import Population
 from persfl.methods.mixed.working_rows import usual_score
 from persfl.types import Array, Data
 
 SLOPES = (0.0, 1.0)  # variances of slopes that are tried
+
+
+class HandedModel(NamedTuple):
+    """A model as it was handed out, and (folds, size) what it is without the rows of each fold."""
+
+    model: Array
+    folds: Array
 
 
 class KeptModel(NamedTuple):
@@ -31,7 +39,7 @@ class KeptModel(NamedTuple):
 
 
 def kept_model(
-    learner: Linear, rows: Data, hidden: HiddenRows, handed: Array
+    learner: Linear, rows: Data, hidden: HiddenRows, handed: HandedModel
 ) -> KeptModel:
     """The model that was handed out, or that of own rows alone.
 
@@ -39,24 +47,38 @@ def kept_model(
     >>> rows = Data(X, 2.0 * X[:, 0] + 0.1 * np.tile([1.0, -1.0], 20))
     >>> parts = HiddenRows(np.zeros(40, dtype=int), [])
     >>> robust = Linear("huber", intercept=True)
-    >>> [kept_model(robust, rows, parts, np.array([w, 0.0])).own for w in (1.9, -3.0)]
+    >>> each = [HandedModel(np.array([w, 0.0]), np.zeros((0, 2))) for w in (1.9, -3.0)]
+    >>> [kept_model(robust, rows, parts, one).own for one in each]
     [False, True]
     """
     level = _lost(learner, rows, own_model(learner, rows, 0.0))
     pairs = _pairs(rows, hidden)
-    many = max(sum(float(seen.weight.sum()) for _, seen in pairs), 1e-300)
-    lost = _lost(learner, rows, handed)
+    many = max(sum(float(seen.weight.sum()) for _, seen, _ in pairs), 1e-300)
+    lost = max(_lost(learner, rows, handed.model), _strayed(learner, rows, handed))
+    judged = lost
     missed = np.full(len(SLOPES), np.inf)
     if pairs:
-        lost = _summed(learner, [(seen, handed) for _, seen in pairs]) / many
+        mixes = [(seen, handed.folds[k]) for _, seen, k in pairs]
+        judged = _summed(learner, mixes) / many
         missed = np.array([_missed(learner, pairs, each) for each in SLOPES]) / many
     best = int(np.argmin(missed))
     alone = float(missed[best])
     # few counts are alike by luck even where they vary
     spread, alike = (0.0, level) if learner.kind == "poisson" else (level, 0.0)
-    if loses_much(Looked(lost, lost, alone, spread, alike, rows.rows)):
+    if loses_much(Looked(lost, judged, alone, spread, alike, rows.rows)):
         return KeptModel(own_model(learner, rows, SLOPES[best]), True)
-    return KeptModel(handed, False)
+    return KeptModel(handed.model, False)
+
+
+def _strayed(learner: Linear, rows: Data, handed: HandedModel) -> float:
+    """What the model loses at made-up rows, where folds say the labels, if it is unlike them."""
+    X = made_up(rows.X)
+    scores = learner.scores(np.vstack([handed.model, handed.folds]), X)
+    if not has_strayed(scores[0], scores[1:]):
+        return 0.0
+    with np.errstate(over="ignore"):
+        said = learner.predict(handed.folds.mean(axis=0), X)
+    return _lost(learner, Data(X, said, rows.weight), handed.model)
 
 
 def own_model(learner: Linear, rows: Data, slopes: float) -> Array:
@@ -87,23 +109,23 @@ def own_model(learner: Linear, rows: Data, slopes: float) -> Array:
     return nobody.newcomer(rows.X, rows.y, rows.weight, learner)
 
 
-def _pairs(rows: Data, hidden: HiddenRows) -> list[tuple[Data, Data]]:
-    """Rows that a fold learns from, and those that it hides."""
+def _pairs(rows: Data, hidden: HiddenRows) -> list[tuple[Data, Data, int]]:
+    """Rows that a fold learns from, those that it hides, and which fold it is."""
     found = []
-    for fold in hidden.folds:
+    for k, fold in enumerate(hidden.folds):
         rest, seen = (
             rows.take(np.flatnonzero(np.isin(hidden.part, which))) for which in fold
         )
         if seen.rows:
-            found.append((rest, seen))
+            found.append((rest, seen, k))
     return found
 
 
 def _missed(
-    learner: Linear, pairs: Sequence[tuple[Data, Data]], slopes: float
+    learner: Linear, pairs: Sequence[tuple[Data, Data, int]], slopes: float
 ) -> float:
     """The loss of own rows alone on rows that they have not seen, summed."""
-    models = [(seen, own_model(learner, rest, slopes)) for rest, seen in pairs]
+    models = [(seen, own_model(learner, rest, slopes)) for rest, seen, _ in pairs]
     return _summed(learner, models)
 
 

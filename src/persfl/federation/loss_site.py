@@ -190,6 +190,10 @@ class LossSite(DoubtfulExchange):
         found = known.blended(axes)
         found.posterior[:, np.isin(found.centres, away)] = 0.0
         models = level_last(found.models, self.family.level)
+        mixes = [np.einsum("c,cnd->nd", known.linear, each) for each in known.folds]
+        hidden = np.stack(
+            [level_last(axes.outside(mix), self.family.level) for mix in mixes], axis=1
+        )
         near, pooled = seen_models(known, axes)
         order = likeliest(found.posterior, found.likeness.chance)
         letters = []
@@ -197,7 +201,11 @@ class LossSite(DoubtfulExchange):
             seen = np.concatenate([pooled[i : i + 1], near[found.centres[order[i]]]])
             many = len(seen)
             take = LossTake(
-                ordered=self.ordered, model=models[i], many=many, shown=seen
+                ordered=self.ordered,
+                model=models[i],
+                hidden=hidden[i],
+                many=many,
+                shown=seen,
             )
             letters.append(Letter(i, take))
         taken: list[Model] = [None] * self.n

@@ -64,8 +64,9 @@ class LossShares(Question):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LossTake(Question):
-    """Its model, which it may leave for that of its own rows alone: the one that it ends with, and
-    what it loses on its rows by others that it is shown.
+    """Its model, and what that is without each part that is hidden; it may leave it for that of its
+    own rows alone. It tells the one that it ends with, and what it loses on its rows by others that
+    it is shown.
     """
 
     kind = "take and look"
@@ -77,6 +78,7 @@ class LossTake(Question):
     }
     ordered: Annotated[bool, Flag()] = False
     model: Annotated[Array, Numbers(("size",))]
+    hidden: Annotated[Array, Numbers(("folds", "size"))]
     many: Annotated[int, Whole(0, NAMED + 1)]
     shown: Annotated[Array, Numbers(("many", "size"))]
 

@@ -17,7 +17,12 @@ from persfl.methods.mixed.class_hidden import JudgedRows, judged_rows
 from persfl.methods.mixed.class_near import LikelyCentres, picked_centres, posterior_of
 from persfl.methods.mixed.class_newton import USUAL, Bend, bent
 from persfl.methods.mixed.class_offers import NEAR, Offer, Pulls
-from persfl.methods.mixed.class_rows import ClassRows, all_rows, device_rows
+from persfl.methods.mixed.class_rows import (
+    ClassRows,
+    all_rows,
+    device_rows,
+    with_level,
+)
 from persfl.methods.mixed.hidden_rows import NEVER, PARTS, HiddenRows, folds_of
 from persfl.methods.mixed.log_pool import (
     PoolSums,
@@ -25,6 +30,7 @@ from persfl.methods.mixed.log_pool import (
     pool_shares,
     pool_sums,
 )
+from persfl.methods.mixed.made_up_rows import has_strayed, made_up
 from persfl.types import Array, IntArray
 
 WORSE = 2.0  # times the loss of own rows alone: more, and others are not believed
@@ -126,7 +132,8 @@ class ClassHome:
         fleet's model, and one liar can spoil both.
 
         Hidden rows say so, by the models that have not seen them; and all rows, by the models of
-        all rows: who is honest about the former can still lie in the latter alone.
+        all rows, and where they cannot see these (`made_up_rows`): who is honest about the former
+        can still lie in the latter alone.
         """
         offers = self.offers(told)
         mine = self._alone(told)
@@ -148,10 +155,27 @@ class ClassHome:
             own = pool_loss(alone, *seen, belief) / many
             log = self._log_chances(offers, rows.row, copy)
             lost = max(lost, pool_loss(log, *seen, shares) / many)
+        lost = max(lost, self._strayed(offers, shares))
         if many * lost > WORSE * many * own + SURE:
             return MixedAtHome(_pooled(mine, belief), np.ones(len(offers)))
         decided = np.array([float(offer.own[0]) for offer in offers])
         return MixedAtHome(_pooled(offers, shares), decided)
+
+    def _strayed(self, offers: Sequence[Offer], shares: Array) -> float:
+        """How much is lost by the model of all rows at made-up rows, beside those without hidden
+        ones, if it is unlike them.
+        """
+        Z = with_level(made_up(self.rows.X), self.level)
+        models = np.stack([offer.models[:, 0] for offer in offers])
+        scores = np.einsum("rd,ocdk,o->crk", Z, models, shares, optimize=True)
+        scores -= scores.mean(
+            axis=2, keepdims=True
+        )  # what all classes have is no chance
+        if not has_strayed(scores[0], scores[1:]):
+            return 0.0
+        usual = log_chances(scores[1:].mean(axis=0))
+        each = (np.exp(usual) * (usual - log_chances(scores[0]))).sum(axis=1)
+        return float(self.rows.weight @ each / self.rows.weight.sum())
 
     def _alone(self, told: Centres) -> list[Offer]:
         """Even chances, and own rows by a usual prior and by the one that was told; and by a usual

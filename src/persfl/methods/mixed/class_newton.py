@@ -27,7 +27,9 @@ from persfl.types import Array
 STEPS = 8  # of the model and t by turns
 COPY_STEPS = 4  # of each copy, from there
 WIDE = 10.0  # the variance of a level: in log odds, next to no prior
-LARGEST = 1e4  # t at most: slopes of 100 in log odds, which no rows need and one liar can feign
+LARGEST = (
+    1e2  # t at most: slopes of 10 in log odds; one liar can feign more than rows need
+)
 USUAL = 1.0  # slopes of variance 1 that are known beforehand: few rows tell little of t
 
 
