@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 
 import pytest
 from fitted_runs import fit, rows
@@ -149,6 +150,29 @@ def test_a_federation_is_shown_from_its_last_beginning(tmp_path, capsys):
     assert "long ago" not in said
     assert "median loss 0.5; 2.0 s, of these our own 0.10 s; about 4 s left" in said
     assert "waiting for b" in said
+
+
+def test_a_line_without_end_is_not_read_to_its_end(tmp_path, capsys, monkeypatch):
+    """A planted file may say that it has terabytes, and have none."""
+    monkeypatch.setattr("persfl.federation.launch._LONGEST", 1_000)
+    run = Folder.create(tmp_path / "run", {"features": []})
+    with (run.path / DIARY).open("wb") as file:
+        file.write(b'{"event": "begun", "pid": 0}\n')
+        file.truncate(2**32)
+    tracemalloc.start()
+    assert main(["watch", str(run.path), "--once"]) == 0
+    assert tracemalloc.get_traced_memory()[1] < 2**26
+    tracemalloc.stop()
+
+
+def test_no_diary_is_read_through_a_link(tmp_path, capsys):
+    run = Folder.create(tmp_path / "run", {"features": []})
+    (tmp_path / "mine").write_text('{"event": "note", "text": "mine"}\n')
+    (run.path / DIARY).symlink_to(tmp_path / "mine")
+    assert main(["watch", str(run.path), "--once"]) == 2
+    told = capsys.readouterr()
+    assert "is a link" in told.err
+    assert "mine" not in told.out
 
 
 @pytest.mark.slow

@@ -158,6 +158,8 @@ def test_a_new_node_has_no_past(tmp_path, node, monkeypatch):
     with pytest.raises(InputError, match="models' was not begun on this machine"):
         use_table(node, tmp_path / "rows.csv", **USE)
     (node / "models").rmdir()
+    with pytest.raises(InputError, match="does not know its table yet"):
+        device_of(node)  # though a planted one says which
     use_table(node, tmp_path / "rows.csv", **USE)
     device_of(node).ledger.close()
     use_table(node, tmp_path / "rows.csv", **USE)  # its own past
@@ -173,6 +175,16 @@ def test_an_own_node_may_move_to_another_machine(tmp_path, node, monkeypatch):
     device.ledger.close()
     use_table(node, tmp_path / "rows.csv", **USE, moved=True)  # a second time
     assert device_of(node).ledger.protected.outdated  # what was known is not forgotten
+
+
+def test_a_machine_without_a_place_to_remember_starts_its_nodes(
+    tmp_path, node, monkeypatch
+):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file" / "state"))
+    for _ in range(2):
+        use_table(node, tmp_path / "rows.csv", **USE)
+        device_of(node).ledger.close()
 
 
 def test_the_first_counts_of_a_ledger_are_its_own(tmp_path, node):

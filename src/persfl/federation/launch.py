@@ -17,6 +17,7 @@ from persfl.errors import InputError
 from persfl.federation.federation_folder import Federation
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.superlink import check_up, link_mark, same_link, start_run
+from persfl.files import NO_WAIT, open_regular
 from persfl.folder_locks import LOCK, holder, holding_process
 from persfl.formats import reading
 from persfl.runs.begun_runs import is_begun, remove_begun
@@ -133,6 +134,7 @@ def held(out: Path) -> bool:
     return holder(out) is not None
 
 
+_LONGEST = 2**26  # bytes of a line: names of all devices
 _PATIENCE = 5.0  # seconds after which somebody must be writing where a run goes on
 
 
@@ -188,11 +190,10 @@ def _events(progress: Path, position: int) -> list[dict[str, Any]]:
     if not progress.is_file():
         return []
     found = []
-    with progress.open("rb") as file:
+    with open_regular(progress, os.O_RDONLY | NO_WAIT, "rb") as file:
         file.seek(position)
-        for line in file:
-            if not line.endswith(b"\n"):
-                break
+        # a line that somebody else wrote may have no end
+        while (line := file.readline(_LONGEST)).endswith(b"\n"):
             place = {"_begin": position, "_end": position + len(line)}
             position += len(line)
             try:

@@ -40,8 +40,19 @@ class LedgerMark:
 
     @property
     def there(self) -> bool:
-        """Whether this ledger was begun, or said to be the owner's, on this machine."""
-        return self._path is not None and self._path.is_file()
+        """Whether this ledger was begun, or said to be the owner's, on this machine; so it is taken
+        to be where the machine has no place to remember it.
+        """
+        return self._path is None or self._path.is_file() or not self._has_room()
+
+    def _has_room(self) -> bool:
+        """Whether anything can be remembered."""
+        assert self._path is not None
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            return False
+        return os.access(self._path.parent, os.W_OK)
 
     @property
     def digest(self) -> str:

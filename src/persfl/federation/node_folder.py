@@ -43,11 +43,7 @@ def use_table(
 
     `moved` if the owner says that the folder's past is their own, from another machine.
     """
-    if moved:
-        ledger = Ledger(folder / LEDGER, marked=True)
-        ledger.take_over()
-        ledger.close()
-    _refuse_foreign(folder)
+    _own_ledger(folder, moved=moved).close()
     table = RowTable(
         data=str(data.resolve()), label=label, drop=tuple(drop), weight=weight
     )
@@ -57,18 +53,20 @@ def use_table(
     return rows
 
 
-def _refuse_foreign(folder: Path) -> None:
-    """Stop where a folder has a past that is not of this machine: limits are counted by it, and
-    rows are dealt by its secret.
+def _own_ledger(folder: Path, *, moved: bool = False) -> Ledger:
+    """The ledger of a folder, which is begun where nothing is there.
+
+    A past that is not of this machine is refused: limits are counted by it, and rows are dealt by
+    its secret.
     """
     past = [name for name in (LEDGER, MODELS) if (folder / name).exists()]
-    if not past:
-        return
-    if past[0] == LEDGER:
+    if past != [MODELS] or moved:
         ledger = Ledger(folder / LEDGER, marked=True)
-        ledger.close()
+        if moved:
+            ledger.take_over()
         if not ledger.foreign:
-            return
+            return ledger
+        ledger.close()
     raise InputError(
         f"{str(folder / past[0])!r} was not begun on this machine. Whoever made it chose what"
         f" limits count from: remove {' and '.join(map(repr, past))}. Only if the folder is your"
@@ -105,21 +103,22 @@ class ChangingTable:
 def device_of(folder: Path) -> Device:
     """The device of a node's folder."""
     config = read_node(folder)
-    if not (folder / TABLE).is_file():
+    # somebody else may have put in the one, but not both
+    if not (folder / TABLE).is_file() or not (folder / LEDGER).is_file():
         raise InputError(
             f"{str(folder)!r} does not know its table yet. Start it with: persfl node --config"
             f" {folder} --data ..."
         )
     with reading(folder / TABLE):
         table = RowTable.of(json.loads((folder / TABLE).read_bytes()))
-    _refuse_foreign(folder)
+    ledger = _own_ledger(folder)
     (folder / MODELS).mkdir(mode=0o700, exist_ok=True)
     privacy = node_privacy(folder)
     return Device(
         config.device,
         ChangingTable(table, config.categories, apart=privacy is not None),
         policy=Policy.read(folder / NODE),
-        ledger=Ledger(folder / LEDGER, marked=True),
+        ledger=ledger,
         shelf=Shelf(folder / MODELS),
         log=lambda text: _noted(folder / "errors.log", text),
         privacy=privacy,
