@@ -155,6 +155,11 @@ def test_a_run_that_was_cut_goes_on_to_the_same_result(tmp_path, stage):
             lambda t: t.assign(a=t["a"].where(t.index != 9)),
             "'a' has missing or infinite",
         ),
+        (lambda t: t.assign(b=1e101), "column 'b' holds numbers too large"),
+        (
+            lambda t: t.assign(kwh=t["kwh"].where(t.index != 9, -1e200)),
+            "column 'kwh' holds numbers too large",
+        ),
         (lambda t: t.assign(a="x"), "column 'a' holds .*, no numbers"),
         (lambda t: t.assign(meter="one"), "at least 2 devices"),
         (lambda t: t.drop(columns="b"), "there is no column 'b'"),

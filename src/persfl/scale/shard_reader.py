@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from persfl.checks import LARGEST
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.scale.shard_index import ShardIndex
@@ -167,20 +168,28 @@ def column_numbers(piece: pa.Table, names: Sequence[str]) -> Array:
 
 def _refuse_numbers(X: Array, y: Array, weight: Array, columns: TableColumns) -> None:
     for k, name in enumerate(columns.features):
-        if not np.isfinite(X[:, k]).all():
-            raise _missing(name)
-    if not np.isfinite(y).all():
-        raise _missing(columns.label)
+        _refuse_odd(X[:, k], name)
+    _refuse_odd(y, columns.label)
+    _refuse_giant(weight, str(columns.weight))
     if not (np.isfinite(weight).all() and (weight > 0).all()):
         raise InputError(
             f"weights must be above 0. Column {columns.weight!r} has others: drop those rows."
         )
 
 
-def _missing(name: str) -> InputError:
-    return InputError(
-        f"column {name!r} has missing or infinite values. Fill them in, or drop those rows."
-    )
+def _refuse_odd(values: Array, name: str) -> None:
+    if not np.isfinite(values).all():
+        what = "Fill them in, or drop those rows."
+        raise InputError(f"column {name!r} has missing or infinite values. {what}")
+    _refuse_giant(values, name)
+
+
+def _refuse_giant(values: Array, name: str) -> None:
+    if np.abs(values).max(initial=0.0) > LARGEST:
+        raise InputError(
+            f"column {name!r} holds numbers too large to compute with (at most {LARGEST:g})."
+            " Mend them, or give the column another unit."
+        )
 
 
 def _changed(name: str) -> InputError:
