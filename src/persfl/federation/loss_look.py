@@ -54,18 +54,18 @@ def kept_model(
     level = _lost(learner, rows, own_model(learner, rows, 0.0))
     pairs = _pairs(rows, hidden)
     many = max(sum(float(seen.weight.sum()) for _, seen, _ in pairs), 1e-300)
-    lost = max(_lost(learner, rows, handed.model), _strayed(learner, rows, handed))
-    judged = lost
+    lost = judged = _lost(learner, rows, handed.model)
     missed = np.full(len(SLOPES), np.inf)
     if pairs:
         mixes = [(seen, handed.folds[k]) for _, seen, k in pairs]
         judged = _summed(learner, mixes) / many
         missed = np.array([_missed(learner, pairs, each) for each in SLOPES]) / many
+    lost = max(lost, judged + _strayed(learner, rows, handed))
     best = int(np.argmin(missed))
     alone = float(missed[best])
     # few counts are alike by luck even where they vary
     spread, alike = (0.0, level) if learner.kind == "poisson" else (level, 0.0)
-    if loses_much(Looked(lost, judged, alone, spread, alike, rows.rows)):
+    if loses_much(Looked(lost, lost, alone, spread, alike, rows.rows)):
         return KeptModel(own_model(learner, rows, SLOPES[best]), True)
     return KeptModel(handed.model, False)
 

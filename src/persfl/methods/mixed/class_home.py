@@ -143,7 +143,7 @@ class ClassHome:
         label = self.rows.y.astype(np.int64)
         weight = self.rows.weight
         log = self._log_chances(offers, every, np.zeros_like(every))
-        lost = pool_loss(log, label, weight, shares) / float(weight.sum())
+        lost = judged = pool_loss(log, label, weight, shares) / float(weight.sum())
         own = float(np.log(self.classes))  # even chances
         many = float(weight.sum())
         if rows.weight.sum() > 0:
@@ -154,16 +154,16 @@ class ClassHome:
             belief = pool_shares(alone, *seen, belief)
             own = pool_loss(alone, *seen, belief) / many
             log = self._log_chances(offers, rows.row, copy)
-            lost = max(lost, pool_loss(log, *seen, shares) / many)
-        lost = max(lost, self._strayed(offers, shares))
+            judged = pool_loss(log, *seen, shares) / many
+        lost = max(lost, judged + self._strayed(offers, shares))
         if many * lost > WORSE * many * own + SURE:
             return MixedAtHome(_pooled(mine, belief), np.ones(len(offers)))
         decided = np.array([float(offer.own[0]) for offer in offers])
         return MixedAtHome(_pooled(offers, shares), decided)
 
     def _strayed(self, offers: Sequence[Offer], shares: Array) -> float:
-        """How much is lost by the model of all rows at made-up rows, beside those without hidden
-        ones, if it is unlike them.
+        """How much more is lost by the model of all rows at made-up rows than by those without
+        hidden ones, if it is unlike them.
         """
         Z = with_level(made_up(self.rows.X), self.level)
         models = np.stack([offer.models[:, 0] for offer in offers])
