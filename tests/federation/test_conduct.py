@@ -706,6 +706,22 @@ def test_a_run_killed_between_its_first_writes_begins_again(tmp_path):
         _run_name(out, plan, resume=True)
 
 
+@pytest.mark.parametrize("name", ["progress.jsonl", "failure.txt"])
+def test_a_persons_files_are_no_diary_of_a_run(tmp_path, name):
+    """Lines would be added to the one, and the other be written over."""
+    (tmp_path / name).write_text("my own notes")
+    plan = RunPlan(out=str(tmp_path), label="y", devices=("ann",))
+    for resume in (False, True):
+        with pytest.raises(InputError, match="is not empty"):
+            _run_name(tmp_path, plan, resume=resume)
+    left = {
+        "progress.jsonl": '{"event": "begun", "pid": 7}\n',
+        "failure.txt": "Traceback (most recent call last):\n",
+    }
+    (tmp_path / name).write_text(left[name])
+    assert len(_run_name(tmp_path, plan, resume=False)) == 16
+
+
 @pytest.mark.parametrize("method", ["paper", "fedavg"])
 def test_a_run_goes_on_with_its_own_devices_alone(method, tmp_path):
     """With fewer it was an IndexError, or another run in the same folder."""

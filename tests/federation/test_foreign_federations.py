@@ -1,6 +1,7 @@
 """Federations and nodes' folders that somebody else made, and folders to stand in."""
 
 import sqlite3
+import struct
 import subprocess
 import sys
 
@@ -247,6 +248,28 @@ def test_a_ledger_with_values_of_other_kinds_is_a_sentence(
     base.close()
     assert main(["ledger", str(node)]) == 2
     assert "does not hold what persfl writes" in capsys.readouterr().err
+
+
+def test_a_planted_journal_removes_no_file(tmp_path, node, capsys):
+    """SQLite would take the file that it names for the journal of several files, and remove it."""
+    (tmp_path / "mine").write_text("mine")
+    Ledger(node / "ledger.sqlite").close()
+    base = (node / "ledger.sqlite").read_bytes()
+    page = struct.unpack(">H", base[16:18])[0]
+    magic = bytes.fromhex("d9d505f920a163d7")
+    head = magic + struct.pack(">5I", 0, 0, len(base) // page, 512, page)
+    name = str(tmp_path / "mine").encode()
+    end = struct.pack(">2I", len(name), sum(name)) + magic
+    lock_page = struct.pack(">I", 2**30 // page + 1)
+    journal = node / "ledger.sqlite-journal"
+    journal.write_bytes(head.ljust(512, b"\0") + lock_page + name + end)
+    assert main(["ledger", str(node)]) == 2
+    assert "names a file of its maker's choice" in capsys.readouterr().err
+    with pytest.raises(InputError, match="Remove it"):
+        use_table(node, tmp_path / "rows.csv", **USE)
+    assert (tmp_path / "mine").read_text() == "mine"
+    journal.write_bytes(head.ljust(512, b"\0"))  # as a killed node leaves one
+    Ledger(node / "ledger.sqlite").close()
 
 
 def test_a_ledger_of_another_machine_says_so(tmp_path, node, capsys, monkeypatch):

@@ -98,7 +98,7 @@ def follow(
 
 def _make_room(out: Path, resume: bool) -> None:
     """Stop where a run that begins would not be alone in its folder."""
-    beside = (DIARY, LOCK, FAILURE)
+    beside = (LOCK, *(name for name in _LEFT if _is_left(out / name)))
     if is_begun(out, besides=beside):
         if not resume:
             raise InputError(
@@ -109,6 +109,18 @@ def _make_room(out: Path, resume: bool) -> None:
             remove_begun(out)
     elif out.is_dir() and any(path.name not in beside for path in out.iterdir()):
         raise InputError(f"{str(out)!r} is not empty. Choose another --out.")
+
+
+_LEFT = {DIARY: b'{"event": "', FAILURE: b"Traceback "}
+
+
+def _is_left(path: Path) -> bool:
+    """Whether a file is what a run leaves that could not begin, and no person's own."""
+    if not path.is_file():
+        return False
+    with open_regular(path, os.O_RDONLY | NO_WAIT, "rb") as file:
+        said = file.readline(_LONGEST)
+    return not said or said.startswith(_LEFT[path.name])
 
 
 def _run_name(out: Path, plan: RunPlan, resume: bool) -> str:

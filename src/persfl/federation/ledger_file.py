@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from persfl.errors import InputError
+from persfl.files import NO_WAIT, open_regular
 
 VERSION = 4
+_NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # how such a journal ends
 SEEN = 10_000  # rounds of which it is known how many rows there were
 _HERE = getattr(os, "O_NOFOLLOW", 0)
 
@@ -78,6 +80,7 @@ def ledger_file(
     secret of one that was not there, before anything can be counted by it.
     """
     if path is not None:
+        _refuse_journal(path)
         _own(path)
     how: Any = {"timeout": 30, "isolation_level": None, "check_same_thread": False}
     with contextlib.ExitStack() as undone:
@@ -175,6 +178,22 @@ def _columns(base: sqlite3.Connection, table: str) -> set[str]:
 
 def _version(base: sqlite3.Connection) -> int:
     return int(base.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _refuse_journal(path: Path) -> None:
+    """Stop where somebody planted a journal: SQLite removes the file that it names at its end,
+    wherever that is. Only a change of several files at once has such a name, and none here is one.
+    """
+    journal = path.with_name(path.name + "-journal")
+    if not journal.is_file():
+        return
+    with open_regular(journal, os.O_RDONLY | NO_WAIT, "rb") as file:
+        file.seek(max(journal.stat().st_size - len(_NAMES_ANOTHER), 0))
+        if file.read() == _NAMES_ANOTHER:
+            raise InputError(
+                f"{str(journal)!r} is none of persfl: it names a file of its maker's choice. Remove"
+                " it."
+            )
 
 
 def _own(path: Path) -> None:
