@@ -136,3 +136,31 @@ def test_a_cache_that_cannot_be_removed_is_not_used(tmp_path):
     kernel_cache._remove(tmp_path, kernels)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.nbc"]
     assert kernels.forgotten == 1
+
+
+ASKED = """
+from persfl.errors import need
+from persfl.kernel_cache import _imported
+kernels = _imported()
+from numba.core import config
+config.reload_config()
+print(config.CACHE_DIR, kernels.place(), config.OPT)
+print(need("matplotlib", extra="report", why="this").rcParams["font.size"])
+"""
+
+
+def test_no_settings_are_read_where_one_stands(tmp_path):
+    """A cache of numba that somebody else names is code, which would run."""
+    for module in ("yaml", "matplotlib"):
+        pytest.importorskip(module)
+    (tmp_path / ".numba_config.yaml").write_text("cache_dir: planted\nopt: 0\n")
+    (tmp_path / "matplotlibrc").write_text("font.size : 41\n")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+    words = [sys.executable, "-c", ASKED]
+    told = subprocess.run(
+        words, cwd=tmp_path, env=kept, capture_output=True, text=True, check=True
+    ).stdout
+    assert "planted" not in told
+    assert "3)\n" in told
+    assert "41" not in told
+    assert not (tmp_path / "planted").exists()

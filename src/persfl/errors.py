@@ -19,9 +19,14 @@ True
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
+import os
+import sys
 import warnings
+from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 
@@ -72,13 +77,34 @@ def need(module: str, *, extra: str, why: str) -> ModuleType:
     >>> need("json", extra="none", why="reading JSON").__name__
     'json'
     """
+    known = module.split(".")[0] in sys.modules
     try:
-        return importlib.import_module(module)
+        with contextlib.nullcontext() if known else elsewhere():
+            return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtra(
             f"{why} needs the package {module.split('.')[0]!r}, which is not installed. Type: pip"
             f" install 'persfl[{extra}]'"
         ) from error
+
+
+@contextlib.contextmanager
+def elsewhere() -> Iterator[None]:
+    """Stand in the root of the disk for a moment.
+
+    Where some packages are imported they read settings from the folder that one stands in. It may
+    be somebody else's, and the settings may name code to run.
+    """
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:  # removed, and nothing is read there
+        yield
+        return
+    os.chdir(Path(__file__).anchor)
+    try:
+        yield
+    finally:
+        os.chdir(here)
 
 
 def warn(text: str, kind: type[Warning] = PersflWarning) -> None:

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from persfl.errors import elsewhere
 from persfl.files import fingerprint, read_whole, remove_regular, write_whole
 
 log = logging.getLogger("persfl")
@@ -27,7 +28,7 @@ _DIGESTS = f"_kernels.{_VERSION}.json"
 def ready_kernels() -> ModuleType | None:
     """The kernels from the cache, or compiled now; None where numba finds no place for them."""
     try:
-        import persfl._kernels as _kernels
+        _kernels = _imported()
     # numba found no folder that it may write compiled code to
     except RuntimeError as error:
         log.warning(
@@ -63,6 +64,19 @@ def ready_kernels() -> ModuleType | None:
         _remove(here, _kernels)
         _kernels.build()
     _seal(here)
+    return _kernels
+
+
+def _imported() -> ModuleType:
+    """The kernels, whatever numba is told by the folder that one stands in: a cache that is named
+    there would run.
+    """
+    with elsewhere():
+        import persfl._kernels as _kernels
+    from numba.core import config
+
+    # it is read again wherever something is compiled
+    vars(config)["_config_fname"] = os.devnull
     return _kernels
 
 
