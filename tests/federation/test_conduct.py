@@ -826,13 +826,20 @@ def false_after(honest, scale, answers=0):
 
 @pytest.mark.parametrize("scale", [-9.0, 1e15])
 @pytest.mark.parametrize(
-    ("liars", "of", "honest", "rounds"), [(1, 5, 0, 4), (2, 8, 8, 14)]
+    ("method", "liars", "of", "honest", "rounds"),
+    [
+        ("kin", 1, 5, 0, 4),
+        ("kin", 2, 8, 8, 14),
+        ("kin", 1, 2, 0, 4),
+        ("paper", 1, 2, 0, 4),
+    ],
 )
-def test_trees_of_liars_become_nobodys_model_by_kin(
-    liars, of, honest, rounds, scale, tmp_path
+def test_trees_of_liars_become_nobodys_model(
+    method, liars, of, honest, rounds, scale, tmp_path
 ):
     """Met in a round by itself, a liar's answer was adopted unseen: errors were 1e29 times as
-    large. And so were those of two that were honest for long and most of those asked later.
+    large. And so were those of two that were honest for long and most of those asked later, and
+    of the only other device.
     """
     every = clustered_regression(
         n=of, clusters=2, rows=60, features=2, noise=0.3, seed=0
@@ -841,7 +848,7 @@ def test_trees_of_liars_become_nobodys_model_by_kin(
     homes = at_home(learn)
     for one in list(homes)[of - liars :]:
         homes[one].reply = false_after(homes[one].reply, scale, honest)
-    asked = {"method": "kin", "model": "tree", "points": 20, "peers": 3}
+    asked = {"method": method, "model": "tree", "points": 20, "peers": 3}
     asked |= {"settings": {"max_depth": 2}, "rounds": rounds}
     conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
     for i in range(of - liars):

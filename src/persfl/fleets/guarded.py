@@ -13,7 +13,8 @@ them.
 
 An answer to a refit is a complete model, not a step from the target's own, and a model that was
 fitted to the target's rows alone may have a loss near 0 there. For these, `about="answers"`
-compares with the median of the round's answers where that is larger; of two with the smaller one.
+compares with the median of the round's answers where that is larger; of two with the smaller one,
+and one alone with nothing but the own loss.
 
 One honest helpful peer among those asked is enough for the loop, so refusing what looks absurd
 costs little; without it a few lying peers can throw a model far away, because the best of bad
@@ -126,9 +127,8 @@ class Guarded:
         if self.about == "answers":
             for t, which in enumerate(usable):
                 said = losses[t, 1:][which]
-                asked = int((peers[t] >= 0).sum())
-                # one that alone is left of several is not what is usual, nor halfway between two
-                if len(said) > 1 or len(said) == asked == 1:
+                # one alone is not what is usual, nor halfway between two
+                if len(said) > 1:
                     middle = np.median(said) if len(said) > 2 else said.min()
                     old[t] = max(old[t], float(middle))
         # A loss may be below 0 (poisson): there, too, it may rise by `growth - 1` times its size.
