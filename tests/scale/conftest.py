@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
 import warnings
@@ -40,10 +41,16 @@ def end(engine: DaskWorkers | RayWorkers) -> None:
 @pytest.fixture(scope="session")
 def dask_of_tests():
     """A function that makes an engine of two workers, which may take long to come back."""
-    pytest.importorskip("distributed")
+    distributed = pytest.importorskip("distributed")
+    words = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "dashboard_address": "127.0.0.1:0",
+    }
     with importing_tests():
-        began = DaskWorkers("", 2)
-    address = began._cluster.scheduler_address.removeprefix("tcp://")
+        cluster = distributed.LocalCluster(silence_logs=logging.CRITICAL, **words)
+    address = cluster.scheduler_address.removeprefix("tcp://")
+    began = DaskWorkers(address, 2)
     patch = pytest.MonkeyPatch()
     patch.setattr("persfl.scale.dask_workers.PATIENCE", 120.0)
 
@@ -54,6 +61,7 @@ def dask_of_tests():
     yield make
     patch.undo()
     end(began)
+    cluster.close(timeout=5)
 
 
 @pytest.fixture(scope="session")

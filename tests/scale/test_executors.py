@@ -4,10 +4,16 @@ fixture to conftest.py that makes it with two workers, and its name to the param
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from engine_checks import AlwaysDies, DiesOnce, Echo, Refuses
 
 from persfl.scale.crew import Crew, WorkerLost
+from persfl.scale.dask_workers import DaskWorkers
 from persfl.scale.executor import InThisProcess
 from persfl.scale.local_processes import LocalProcesses
 
@@ -61,3 +67,53 @@ def test_what_a_worker_raises_is_raised_here(engine):
 def test_in_this_process_nothing_is_sent():
     with Crew(InThisProcess(), Echo()) as crew:
         assert dict(crew.ask({2: "a", 5: "b"})) == {2: ("a", 1), 5: ("b", 2)}
+
+
+STRANGER = """
+import sys
+kind, address = sys.argv[1:]
+try:
+    if kind == "dask":
+        from distributed import Client, Security
+        way = Security.temporary() if address.startswith("tls") else None
+        Client(address, security=way, timeout=5).run_on_scheduler(print, "ran")
+    else:
+        import ray
+        ray.init(address, log_to_driver=False)
+except Exception:
+    print("refused")
+else:
+    print("in")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["dask", "ray"])
+def test_nobody_else_on_the_machine_may_ask_what_we_begin(kind, request):
+    """Whoever may ask Dask or Ray has them run anything, and both listen on ports."""
+    if kind == "dask":
+        pytest.importorskip("distributed")
+        made = DaskWorkers("", 1)
+        address = made._cluster.scheduler_address
+    else:
+        made = request.getfixturevalue("ray_of_tests")()
+        address = made._ray.get_runtime_context().gcs_address
+    theirs = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+    words = [sys.executable, "-c", STRANGER, kind, address]
+    asked = subprocess.run(words, env=theirs, capture_output=True, text=True)
+    made.stop()
+    assert asked.stdout == "refused\n"
+
+
+@pytest.mark.slow
+def test_ray_is_begun_anew_whatever_stands_in_a_folder_of_all(
+    monkeypatch, ray_of_tests
+):
+    """Ray joins one that others have named in /tmp, and unpickles what it answers."""
+    asked = {}
+    made = ray_of_tests()
+    monkeypatch.setattr(made._ray, "init", lambda *a, **k: asked.update(k, where=a))
+    made._own(1, {})
+    made._begun.close()
+    assert asked["where"] == ("local",)
+    assert not Path(asked["_temp_dir"]).parent.exists()

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
+from contextlib import ExitStack
 from typing import Any
 
 from persfl.errors import InputError, need
@@ -46,10 +48,20 @@ class DaskWorkers:
     def __init__(self, address: str, jobs: int) -> None:
         self._dask: Any = need("distributed", extra="dask", why="the engine dask")
         self._cluster: Any = None
+        self._begun = ExitStack()
         if not address:
+            need("cryptography", extra="dask", why="the engine dask")
+            place = self._begun.enter_context(
+                tempfile.TemporaryDirectory(
+                    prefix="persfl-", ignore_cleanup_errors=True
+                )
+            )
             self._cluster = self._dask.LocalCluster(
                 n_workers=jobs,
                 threads_per_worker=1,
+                # whoever may ask it, or puts modules where its workers write, may run anything
+                security=True,
+                local_directory=place,
                 dashboard_address="127.0.0.1:0",
                 silence_logs=logging.CRITICAL,
             )
@@ -186,6 +198,7 @@ class DaskWorkers:
         if self._cluster is not None:
             with contextlib.suppress(Exception):
                 self._cluster.close(timeout=5)
+        self._begun.close()
 
 
 _WAIT = object()  # no answer yet

@@ -8,7 +8,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from persfl.errors import InputError, need
@@ -22,6 +25,7 @@ from persfl.scale.executor import (
     WorkerReply,
 )
 
+_TMP = "/tmp" if os.name == "posix" else None  # names of sockets must be short
 GONE = "Ray is gone. What is done is kept: start it again and go on with --resume."
 
 
@@ -33,6 +37,7 @@ class RayWorkers:
     def __init__(self, address: str, jobs: int) -> None:
         self._ray: Any = need("ray", extra="ray", why="the engine ray")
         self._ours = not self._ray.is_initialized()
+        self._begun = ExitStack()
         if self._ours:
             self._join(address, jobs)
         cores = int(self._ray.cluster_resources().get("CPU", 1))
@@ -46,7 +51,7 @@ class RayWorkers:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         words: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if not address:
-            self._ray.init(num_cpus=jobs, include_dashboard=False, **words)
+            self._own(jobs, words)
             return
         try:
             self._ray.init(f"ray://{address}", **words)
@@ -55,6 +60,21 @@ class RayWorkers:
                 f"no Ray answers at {address!r}. Start it (ray start --head), or give the address"
                 " of its client server, such as --engine ray://10.0.0.5:10001."
             ) from error
+
+    def _own(self, jobs: int, words: dict[str, Any]) -> None:
+        """Begin one that nobody else can ask or has put there: Ray joins one whose address stands
+        in /tmp, and a folder there is open to everybody.
+        """
+        with ExitStack() as begun:
+            made = tempfile.TemporaryDirectory(
+                prefix="persfl-", dir=_TMP, ignore_cleanup_errors=True
+            )
+            place = begun.enter_context(made)
+            begun.enter_context(_secret())
+            # a folder in it, for Ray opens the one that it is given to everybody
+            words |= {"num_cpus": jobs, "_temp_dir": os.path.join(place, "ray")}
+            self._ray.init("local", include_dashboard=False, **words)
+            self._begun = begun.pop_all()
 
     @property
     def workers(self) -> int:
@@ -102,12 +122,38 @@ class RayWorkers:
         if self._ours:
             with contextlib.suppress(Exception):  # whatever is still there of it
                 self._ray.shutdown()
+        self._begun.close()
 
     def _end(self, worker: int) -> None:
         actor = self._actors.pop(worker, None)
         if actor is not None:
             with contextlib.suppress(Exception):  # it may have died
                 self._ray.kill(actor)
+
+
+@contextlib.contextmanager
+def _secret() -> Iterator[None]:
+    """A Ray that begins now listens in the whole network, and whoever may ask it may run anything:
+    it answers to this process and its workers alone.
+    """
+    raylet: Any = need("ray._raylet", extra="ray", why="the engine ray")
+    words = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    before = {name: os.environ.get(name) for name in words}
+
+    def told() -> None:
+        raylet.AuthenticationTokenLoader.instance().reset_cache()
+        raylet.Config.initialize("")  # Ray may have been imported before
+
+    os.environ.update(words)
+    told()
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            del os.environ[name]
+            if value is not None:
+                os.environ[name] = value
+        told()
 
 
 class _Actor:
