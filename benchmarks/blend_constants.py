@@ -180,7 +180,7 @@ OF_CLASS_RULE = (
         (0.1, 1.0),
         "kinds are narrower than fleets",
     ),
-    Constant("rounds of near", _mixed("class_near.ROUNDS"), (3, 12), "they settle"),
+    Constant("rounds of near", _mixed("class_near.ROUNDS"), (3, 12), "time"),
     Constant(
         "likeliest centres", _mixed("class_near.LIKELIEST"), (3, 30), "time of a round"
     ),

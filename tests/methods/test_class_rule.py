@@ -21,8 +21,10 @@ from persfl.methods.mixed.class_fits import Axes, chances, log_chances, pulled
 from persfl.methods.mixed.class_likeness import judging
 from persfl.methods.mixed.class_near import near_centres
 from persfl.methods.mixed.class_newton import bent, prior_variance
+from persfl.methods.mixed.class_offers import ClassOffers
 from persfl.methods.mixed.class_rows import ClassRows, all_rows, device_rows, with_level
 from persfl.methods.mixed.class_rule import ClassRule, class_rule
+from persfl.methods.mixed.class_together import Company, likely_company, together
 from persfl.methods.mixed.class_trees import CALMER, GrownClasses, best_stage
 from persfl.methods.mixed.log_pool import EVEN, pool_shares, pool_sums
 from persfl.runs import load_model, save_model
@@ -142,6 +144,62 @@ def test_near_finds_who_is_of_ones_kind() -> None:
     assert np.diag(found.posterior).max() == 0.0
     assert np.median(same.sum(axis=1)) > 0.99
     assert same.sum(axis=1).mean() > 0.9
+
+
+def test_rows_fitted_together_count_for_what_they_weigh(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a device would be fitted that had all of them; hidden ones have no say."""
+    rows, *_ = fleet(np.random.default_rng(0).normal(size=(4, 3, 2)), 9)
+    shown = np.ones((2, len(rows.y)))
+    shown[1, ::3] = 0.0
+    whole = all_rows(rows, shown, classes=2, level=True)
+    who = np.array([[0, 2, 1], [1, 0, 3], [2, 3, 0], [3, 1, 2]])
+    company = Company(who, np.tile([1.0, 0.6, 0.0], (4, 1)))
+    centre, variance = np.full((4, 2), 0.1), np.ones(4)
+    found = together(rows, whole, 1, company, centre, variance)
+    for i, other, _ in who.tolist():
+        weight = np.select([rows.owner == i, rows.owner == other], [1.0, 0.6]) * shown
+        alone = all_rows(rows, weight[1:], classes=2, level=True)
+        axes = Axes.of(alone, variance)
+        expected = pulled(alone, axes, centre[None, None], steps=300)[0, 0]
+        np.testing.assert_allclose(found[i], expected, atol=1e-4)
+    again = together(rows, whole, 1, company, centre, variance, begin=found)
+    np.testing.assert_allclose(again, found, atol=1e-4)
+    far = np.random.default_rng(1).normal(size=found.shape)
+    again = together(rows, whole, 1, company, centre, variance, begin=far)
+    np.testing.assert_allclose(again, found, atol=1e-3)
+    monkeypatch.setattr("persfl.methods.mixed.class_together.STEPS", 0)
+    again = together(rows, whole, 1, company, centre, variance, begin=far)
+    np.testing.assert_allclose(again, far)
+
+
+def test_equally_likely_centres_count_in_full() -> None:
+    share = np.array([[4.0, 4.0, 4.0, 4.0, 1.0], [1.0, 0.0, 0.0, 0.0, 0.0]])
+    share /= share.sum(axis=1, keepdims=True)
+    company = likely_company(np.array([[1, 2, 3, 4, 5], [0, 2, 3, 4, 5]]), share)
+    expected = np.array([[1, 1, 1, 1, 1, 4.25 / 16.25], [1, 1, 0, 0, 0, 0]])
+    np.testing.assert_allclose(company.weight, expected)
+    own = company.own(np.array([10, 10, 10, 10, 10, 10]))
+    np.testing.assert_allclose(own, 1.0 / company.weight.sum(axis=1))
+
+
+def test_a_kind_knows_more_than_the_mean_of_its_models() -> None:
+    """Few rows of many columns: what each device leaves open, all of its kind know."""
+    kind = np.arange(24) % 3
+    W = 2.0 * np.random.default_rng(0).normal(size=(3, 20, 3))[kind]
+    rows, X, y, owner = fleet(W, 20)
+    whole = all_rows(rows, np.ones((1, len(rows.y))), classes=3, level=False)
+    parts = device_rows(rows, whole)
+    offers = ClassOffers(rows, whole, parts, False, np.arange(24))
+    lost = {}
+    for name, models, own in offers.each():
+        log = log_chances(np.einsum("rd,rdk->rk", X, models[0, owner]))
+        lost[name] = -float(log[np.arange(len(y)), y].mean())
+        assert 0.0 <= own.min() <= own.max() <= 1.0
+    assert lost["near, together"] < 0.95 * lost["near"]
+    by_rows = ClassOffers(rows, whole, parts, False, np.arange(24), alike=False)
+    assert not any("together" in offer.name for offer in by_rows.each())
 
 
 def test_a_log_pool_of_linear_offers_is_one_linear_model() -> None:

@@ -20,12 +20,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from persfl.devices import Devices
-from persfl.methods.mixed.class_fits import Axes, chances, pulled
-from persfl.methods.mixed.class_rows import ClassRows, like_counts
+from persfl.methods.mixed.class_fits import chances
+from persfl.methods.mixed.class_rows import ClassRows
+from persfl.methods.mixed.class_together import Company, together
 from persfl.types import Array, IntArray
 
 SHARP = 4.0  # one clear likeness out of three is enough
-STEPS = 30  # rows of several devices: fewer steps are enough
 LIKEST = 8  # devices whose rows are fitted together; at most a quarter of the fleet
 
 
@@ -41,21 +41,14 @@ def alike_models(
     toward `centre` (copies, d, classes); and the share of own rows (n,).
     """
     n = len(rows)
-    copies, d, classes = centre.shape
-    found = np.empty((copies, n, d, classes))
+    found = np.empty((len(centre), n, *centre.shape[1:]))
     own = np.zeros(n)
-    for copy in range(copies):
-        who = _likest(_moments(parts, copy, centre[copy], n), among)
-        counts = rows.counts[who].sum(axis=1)
+    for copy, model in enumerate(centre):
+        who = _likest(_moments(parts, copy, model, n), among)
+        company = Company(who, np.ones(who.shape))
         if copy == 0:
-            own = rows.counts / np.maximum(counts, 1)
-        for some in like_counts(counts, max(d, classes)):
-            taken = _rows_of(rows, who[some])
-            weight = np.where(taken >= 0, whole.weight[copy, 0, taken], 0.0)[None]
-            here = ClassRows(some, whole.Z[0, taken], whole.Y[0, taken], weight)
-            start = np.broadcast_to(centre[copy], (1, len(some), d, classes))
-            axes = Axes.of(here, variance)
-            found[copy, some] = pulled(here, axes, start, steps=STEPS)[0]
+            own = company.own(rows.counts)
+        found[copy] = together(rows, whole, copy, company, model, variance)
     return found, own
 
 
@@ -92,13 +85,3 @@ def _likest(moments: Sequence[Array], among: IntArray) -> IntArray:
     alike[among == np.arange(n)[:, None]] = -np.inf
     best = np.argsort(-alike, axis=1, kind="stable")[:, :many]
     return np.column_stack([np.arange(n), among[best]])
-
-
-def _rows_of(rows: Devices, who: IntArray) -> IntArray:
-    """(lines, most) the rows of all devices in a line; -1 is no row."""
-    counts = rows.counts[who].sum(axis=1)
-    found = np.full((len(who), max(1, int(counts.max()))), -1)
-    for k, line in enumerate(who):
-        at = [np.arange(rows.start[j], rows.start[j + 1]) for j in line]
-        found[k, : counts[k]] = np.concatenate(at)
-    return found

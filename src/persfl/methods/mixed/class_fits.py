@@ -56,14 +56,19 @@ def pulled(
     factor: float = 1.0,
     *,
     steps: int = STEPS,
+    begin: Array | None = None,
 ) -> Array:
-    """(copies, n, d, classes) near `centre` of that shape; `factor` multiplies the variance."""
+    """(copies, n, d, classes) near `centre` of that shape; `factor` multiplies the variance. Steps
+    begin at `centre`, or at b = `begin` (copies, n, r, classes).
+    """
     Y = rows.Y
     weight = rows.weight[..., None]
     fixed = rows.Z @ centre
     back = np.swapaxes(axes.F, -1, -2)
     pace = 1.0 / (BOUND * axes.size[..., None] + 1.0 / factor)
     old = np.zeros((*centre.shape[:2], axes.F.shape[-1], Y.shape[-1]))
+    if begin is not None:
+        old = begin
     ahead = old
     age = np.ones((*centre.shape[:2], 1, 1))
     for _ in range(steps):

@@ -12,6 +12,9 @@ and the *posterior* q_ij is its share among all centres. A device's model is the
 make of the mean centre sum_j q_ij w_j, and from the new models it all begins again. First models
 must be distinct: own rows, hardly pulled. After the first round only the likeliest centres of a
 device are asked again.
+
+Models settle slowly: what few rows leave open is hardly moved by a round. Where rows are in one
+place, those of likely centres are also fitted together (`class_together`).
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from persfl.methods.mixed.class_rows import ROOM, ClassRows
 from persfl.types import Array, IntArray
 
 CENTRES = 300  # devices at most that may be the centre of another; time grows with them
-ROUNDS = 6  # of centres and models by turns; they settle after three or four
+ROUNDS = 6  # of centres and models by turns
 LIKELIEST = (
     10  # centres of a device after the first round: others have no share to speak of
 )
@@ -34,20 +37,21 @@ TINY = 1e-300  # chances below are as bad as any
 STEPS = 15  # of a model between two rounds
 
 
-class NearCentres(NamedTuple):
-    """The mean centre of each device (copies, n, d, classes), and for the copy that hides nothing
-    the posterior (n, centres).
-    """
-
-    mean: Array
-    posterior: Array
-
-
-class _Likely(NamedTuple):
+class Likely(NamedTuple):
     """The likeliest centres of each device (copies, n, some), and their shares."""
 
     who: IntArray
     share: Array
+
+
+class NearCentres(NamedTuple):
+    """The mean centre of each device (copies, n, d, classes), what it is the mean of, and for the
+    copy that hides nothing the posterior (n, centres).
+    """
+
+    mean: Array
+    likely: Likely
+    posterior: Array
 
 
 def near_centres(
@@ -58,23 +62,18 @@ def near_centres(
     centres: IntArray,
 ) -> NearCentres:
     """From models `start` (copies, n, d, classes); `factor` times the prior's variance is s."""
-    models = start
-    mean = start
-    likely: _Likely | None = None
-    for _ in range(ROUNDS):
+    likely = _likeliest(parts, axes, start, factor, centres, None)
+    mean, models = _made(parts, axes, start, likely, centres, factor)
+    for _ in range(ROUNDS - 1):
         likely = _likeliest(parts, axes, models, factor, centres, likely)
-        mean = _means(parts, models, likely, centres)
-        models = np.empty_like(mean)
-        for rows, axis in zip(parts, axes, strict=True):
-            centre = mean[:, rows.who]
-            models[:, rows.who] = pulled(rows, axis, centre, factor, steps=STEPS)
+        mean, models = _made(parts, axes, models, likely, centres, factor)
     # who is likely in the end, all centres asked again
     found = np.empty((start.shape[1], len(centres)))
     for rows, axis in zip(parts, axes, strict=True):
         log = _log_chances(rows, axis, 0, models[0], centres[None], factor)
         log[centres == rows.who[:, None]] = -np.inf
         found[rows.who] = _shares(log)
-    return NearCentres(mean, found)
+    return NearCentres(mean, likely, found)
 
 
 class LikelyCentres(NamedTuple):
@@ -119,12 +118,12 @@ def _likeliest(
     models: Array,
     factor: float,
     centres: IntArray,
-    before: _Likely | None,
-) -> _Likely:
+    before: Likely | None,
+) -> Likely:
     """Among all centres, or among those that were likeliest before."""
     copies, n = models.shape[:2]
     many = min(LIKELIEST, len(centres))
-    found = _Likely(
+    found = Likely(
         np.empty((copies, n, many), dtype=np.int64), np.empty((copies, n, many))
     )
     for rows, axis in zip(parts, axes, strict=True):
@@ -140,8 +139,25 @@ def _likeliest(
     return found
 
 
+def _made(
+    parts: Sequence[ClassRows],
+    axes: Sequence[Axes],
+    models: Array,
+    likely: Likely,
+    centres: IntArray,
+    factor: float,
+) -> tuple[Array, Array]:
+    """The means of likely centres, and what own rows make of them."""
+    mean = _means(parts, models, likely, centres)
+    found = np.empty_like(mean)
+    for rows, axis in zip(parts, axes, strict=True):
+        centre = mean[:, rows.who]
+        found[:, rows.who] = pulled(rows, axis, centre, factor, steps=STEPS)
+    return mean, found
+
+
 def _means(
-    parts: Sequence[ClassRows], models: Array, likely: _Likely, centres: IntArray
+    parts: Sequence[ClassRows], models: Array, likely: Likely, centres: IntArray
 ) -> Array:
     """(copies, n, d, classes) of centres, by their shares; of all for devices without a row."""
     found = np.empty_like(models)

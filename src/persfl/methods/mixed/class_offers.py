@@ -8,6 +8,8 @@
     alike      own rows and those of devices whose rows are alike, fitted together (`class_alike`)
     near       from the mean of the likeliest centres among the other devices (`class_near`); once
                found from own models that are hardly pulled, and once from those of alike devices
+    near, together     own rows and those of the likeliest centres, fitted together about 0 for
+               both of these (`class_together`): a kind may be nothing like the fleet
 
 Variances are fixed, not learned: with a row or two of each class at a device learned ones collapse
 to 0 where a wide prior is right. Which of them are right is left to hidden rows.
@@ -25,9 +27,10 @@ from persfl.devices import Devices
 from persfl.methods.mixed.class_alike import alike_models
 from persfl.methods.mixed.class_centre import fleet_centre
 from persfl.methods.mixed.class_fits import Axes, decided, pulled
-from persfl.methods.mixed.class_near import near_centres
+from persfl.methods.mixed.class_near import NearCentres, near_centres
 from persfl.methods.mixed.class_newton import WIDE, prior_variance
 from persfl.methods.mixed.class_rows import ClassRows
+from persfl.methods.mixed.class_together import likely_company, together
 from persfl.types import Array, IntArray
 
 # variances of personal coefficients, by that of the fleet's slopes: personal, and any
@@ -151,3 +154,31 @@ class ClassOffers:
             found = near_centres(self.parts, axes, start, NEAR, self.centres)
             self.posteriors[name] = found.posterior
             yield from pulls.from_centres(name, found.mean)
+            if self.alike:
+                yield self._together(f"{name}, together", found, centre)
+
+    def _together(self, name: str, near: NearCentres, fleet: Array) -> Offer:
+        """Own rows and those of likely centres, from the mean of these on; where no own row
+        says who they are, the `fleet`'s models (copies, d, classes).
+        """
+        n = len(self.rows)
+        variance = prior_variance(fleet.shape[1], MIDDLE * self.slopes, self.level)
+        found = np.empty_like(near.mean)
+        own = np.zeros(n)
+        for copy, model in enumerate(fleet):
+            company = likely_company(near.likely.who[copy], near.likely.share[copy])
+            if copy == 0:
+                own = company.own(self.rows.counts)
+            made = together(
+                self.rows,
+                self.whole,
+                copy,
+                company,
+                np.zeros_like(model),
+                variance,
+                near.mean[copy],
+            )
+            shown = self.whole.weight[copy, 0]
+            none = np.bincount(self.rows.owner, weights=shown, minlength=n) == 0
+            found[copy] = np.where(none[:, None, None], model, made)
+        return Offer(name, found, own)

@@ -223,7 +223,8 @@ def _posterior(offers: ClassOffers, names: Sequence[str], shares: Array) -> Arra
     found = np.zeros((len(offers.rows), len(offers.centres)))
     of = dict(zip(names, shares.tolist(), strict=True))
     for name, each in offers.posteriors.items():
-        found += (of[name] + of[f"{name}, free"]) * each
+        made = [share for one, share in of.items() if one.partition(",")[0] == name]
+        found += sum(made) * each
     return np.asarray(found / np.maximum(found.sum(axis=1, keepdims=True), 1e-300))
 
 
