@@ -5,14 +5,17 @@ to do.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from numbers import Integral, Real
+from typing import TypeVar
 
 import numpy as np
 
 from persfl.errors import InputError
 from persfl.types import Array, IntArray
 
+T = TypeVar("T", bound=Hashable)
 LARGEST = 1e100  # of a number in a table: sums of squares and cubes stay finite
 
 
@@ -166,6 +169,15 @@ def those(
     ("device 'a' has", "devices 'a', 'b' have")
     """
     return f"{named(items, thing, most)} {one if len(items) == 1 else several}"
+
+
+def repeated(items: Iterable[T]) -> list[T]:
+    """What stands there more than once, each once.
+
+    >>> repeated(["age", "sex", "age", "age"])
+    ['age']
+    """
+    return [one for one, count in Counter(items).items() if count > 1]
 
 
 def named(items: Sequence[object], thing: str, most: int = 3) -> str:

@@ -13,6 +13,7 @@ from persfl.cli import main
 from persfl.errors import InputError
 from persfl.federation.federation_folder import Federation, read_node
 from persfl.federation.ledger import Ledger
+from persfl.federation.ledger_mark import LedgerMark
 from persfl.federation.node_folder import device_of, use_table
 from persfl.federation.processes import Process, quiet
 from persfl.federation.superlink import app_folder, start_run, superlink
@@ -186,6 +187,14 @@ def test_a_machine_without_a_place_to_remember_starts_its_nodes(
     for _ in range(2):
         use_table(node, tmp_path / "rows.csv", **USE)
         device_of(node).ledger.close()
+
+
+def test_marks_never_lie_where_one_stands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", "state")  # not absolute: to be ignored
+    LedgerMark(7).remember()
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
 
 
 def test_the_first_counts_of_a_ledger_are_its_own(tmp_path, node):

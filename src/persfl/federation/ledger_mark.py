@@ -75,8 +75,8 @@ class LedgerMark:
 
 def _state_folder() -> Path | None:
     """Where programs keep what outlasts them, of this user."""
-    told = os.environ.get("XDG_STATE_HOME")
-    if told:
+    told = os.environ.get("XDG_STATE_HOME", "")
+    if os.path.isabs(told):  # another one is none: it would lie where one stands
         return Path(told) / "persfl" / "ledgers"
     try:
         return Path.home() / ".local" / "state" / "persfl" / "ledgers"

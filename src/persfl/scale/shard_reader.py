@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from persfl.checks import LARGEST
+from persfl.checks import LARGEST, repeated
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.scale.shard_index import ShardIndex
@@ -91,11 +91,12 @@ def shard_pieces(
 def refuse_columns(index: ShardIndex, columns: TableColumns) -> None:
     """Stop where columns are not there, are used twice, or hold no numbers."""
     wanted = [index.device, *columns.numbers]
+    twice = repeated(wanted)
     for name in wanted:
         if name not in index.columns:
             known = ", ".join(index.columns)
             raise InputError(f"there is no column {name!r}. There are: {known}.")
-        if wanted.count(name) > 1:
+        if name in twice:
             raise InputError(
                 f"column {name!r} is named twice: device, label, weight and features must be"
                 " different columns."

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from persfl.checks import named, some
+from persfl.checks import named, repeated, some
 from persfl.errors import InputError, need
 from persfl.sources.unpacking import refuse_packed_parquet
 
@@ -140,7 +140,7 @@ def _columns_of(path: Path, device: str) -> pa.Schema:
         raise InputError(
             f"{str(path)!r} has blanks around the name of column {blank[0]!r}. Remove them."
         )
-    twice = [name for name in schema.names if schema.names.count(name) > 1]
+    twice = repeated(schema.names)
     if twice:
         raise InputError(f"{str(path)!r} has two columns {twice[0]!r}. Rename one.")
     return schema
@@ -207,19 +207,20 @@ def _refuse_kind(kind: pa.DataType, device: str) -> None:
 
 
 def _refuse_other(path: Path, here: pa.Schema, model: Path, first: pa.Schema) -> None:
-    absent = [name for name in first.names if name not in here.names]
+    names, known = dict.fromkeys(here.names), dict.fromkeys(first.names)
+    absent = [name for name in known if name not in names]
     if absent:
         raise InputError(
             f"{str(path)!r} has no {named(absent, 'column')}, which {model.name!r} has. All"
             " files of a folder must have the same columns."
         )
-    more = [name for name in here.names if name not in first.names]
+    more = [name for name in names if name not in known]
     if more:
         raise InputError(
             f"{str(path)!r} has {named(more, 'column')}, which {model.name!r} has not. All"
             " files of a folder must have the same columns."
         )
-    for name in first.names:
+    for name in known:
         if here.field(name).type != first.field(name).type:
             raise InputError(
                 f"column {name!r} is {here.field(name).type} in {str(path)!r} and"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,8 +62,9 @@ def _refuse_kinds(
 ) -> None:
     from pyarrow import types
 
+    found = Counter(schema.names)
     for name in [*ids, *numbers]:
-        if schema.names.count(name) != 1:
+        if found[name] != 1:
             raise InputError(f"it must have one column {name!r}")
     for name in ids:
         kind = schema.field(name).type

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from persfl.checks import named, some
+from persfl.checks import named, repeated, some
 from persfl.errors import InputError
 from persfl.files import write_whole
 from persfl.scale.crew import Crew
@@ -60,7 +60,8 @@ class TablePredictor:
         self.files = SourceFiles.of(job.source, table.device)
         names = self.files.schema.names
         self.keep = names if job.keep is None else list(job.keep)
-        absent = [name for name in [*self.features, *self.keep] if name not in names]
+        known = set(names)
+        absent = [name for name in [*self.features, *self.keep] if name not in known]
         if absent:
             raise InputError(
                 f"the files have no {named(absent, 'column')}. Their columns:"
@@ -162,7 +163,7 @@ def predict_files(job: PredictJob, executor: Executor) -> Predicted:
 
 
 def _refuse_same(names: Sequence[Path], out: Path) -> None:
-    twice = [name for name in names if names.count(name) > 1]
+    twice = repeated(names)
     if twice:
         raise InputError(
             f"two files would be predicted into {twice[0].name!r}. Rename one."

@@ -8,7 +8,6 @@ import csv
 import io
 import re
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -17,7 +16,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from persfl.checks import many
+from persfl.checks import many, repeated
 from persfl.errors import InputError, PersflWarning
 from persfl.sources.number_units import without_unit
 from persfl.sources.unpacking import unpacked_text
@@ -175,7 +174,7 @@ def _check_names(names: list[str], path: Path) -> None:
             f"the first line of {path.name!r} has {blank:,} columns without a name. Name those that"
             " matter, and leave out the others."
         )
-    twice = [name for name, count in Counter(names).items() if name and count > 1]
+    twice = [name for name in repeated(names) if name]
     if twice:
         raise InputError(
             f"{path.name!r} has the column {twice[0]!r} more than once. Give every column its"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from persfl.checks import LARGEST, many, named, some
+from persfl.checks import LARGEST, many, named, repeated, some
 from persfl.devices import Devices
 from persfl.errors import InputError, need
 from persfl.sources.csv_files import read_csv, told_as_input
@@ -74,7 +74,9 @@ def _check_columns(
 ) -> None:
     """Stop where a table has not the columns that are asked for, each once, or no rows."""
     known = list(table.columns)
-    unknown = [name for name in [*special, *columns] if name not in known]
+    asked = [*special, *columns]
+    there = set(known)
+    unknown = [name for name in asked if name not in there]
     if unknown:
         raise InputError(
             f"the table has no {named(unknown, 'column')}. Its columns: {some(known, 10)}."
@@ -84,7 +86,8 @@ def _check_columns(
             f"device {device!r} and label {label!r} must be two columns, and neither of them a"
             " feature."
         )
-    double = [name for name in [*special, *columns] if known.count(name) > 1]
+    twice = set(repeated(known))
+    double = [name for name in asked if name in twice]
     if double:
         raise InputError(f"column names must differ. Got {double[0]!r} more than once.")
     if not columns:
