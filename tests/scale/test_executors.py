@@ -105,6 +105,38 @@ def test_nobody_else_on_the_machine_may_ask_what_we_begin(kind, request):
     assert asked.stdout == "refused\n"
 
 
+BEGIN = """
+from pathlib import Path
+from persfl.scale.engines import engine_of
+
+if __name__ == "__main__":
+    engine = engine_of("{kind}", 1)
+    engine.start(0, Path())  # no job, and persfl must be imported to see that
+    try:
+        print(list(engine.ask([(0, 0)])))
+    except Exception as error:
+        print(error)
+    engine.stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["dask", "ray"])
+def test_workers_read_no_modules_where_one_stands(kind, tmp_path):
+    """Ray lets its workers read modules there before all others."""
+    pytest.importorskip({"dask": "distributed"}.get(kind, kind))
+    place = tmp_path / "theirs"
+    place.mkdir()
+    for name in ("persfl", "pyarrow", "scipy"):
+        (place / f"{name}.py").write_text(f"open({str(place / 'ran')!r}, 'w')")
+    program = tmp_path / "begin.py"
+    program.write_text(BEGIN.format(kind=kind))
+    words = [sys.executable, str(program)]
+    said = subprocess.run(words, cwd=place, capture_output=True, text=True)
+    assert "has no attribute 'begin'" in said.stdout, said.stderr
+    assert not (place / "ran").exists()
+
+
 @pytest.mark.slow
 def test_ray_is_begun_anew_whatever_stands_in_a_folder_of_all(
     monkeypatch, ray_of_tests

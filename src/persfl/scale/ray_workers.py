@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from persfl.errors import InputError, need
+from persfl.errors import InputError, elsewhere, need
 from persfl.scale.executor import (
     Answer,
     Answers,
@@ -39,7 +39,8 @@ class RayWorkers:
         self._ours = not self._ray.is_initialized()
         self._begun = ExitStack()
         if self._ours:
-            self._join(address, jobs)
+            with elsewhere():  # workers read modules where one stands when Ray begins
+                self._join(address, jobs)
         cores = int(self._ray.cluster_resources().get("CPU", 1))
         self._many = max(1, cores if address else min(jobs, cores))
         self._actors: dict[int, Any] = {}
