@@ -1,6 +1,7 @@
 import gc
 import io
 import os
+import shutil
 import tempfile
 import time
 from contextlib import chdir, redirect_stdout
@@ -10,7 +11,7 @@ from dataclasses import replace
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 # What machines remember of ledgers is not to be put into anybody's home.
-os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="persfl-state-")
+os.environ["XDG_STATE_HOME"] = MARKS = tempfile.mkdtemp(prefix="persfl-state-")
 # Tests start a hundred processes: where nothing compiled may be kept, each compiles persfl anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.disable()  # a third of the time of collecting tests; see pytest_collection_finish
@@ -86,6 +87,10 @@ def pytest_xdist_auto_num_workers(config):
     """
     slow = "not slow" not in config.option.markexpr
     return (os.cpu_count() or 1) + 2 * slow
+
+
+def pytest_unconfigure():
+    shutil.rmtree(MARKS, ignore_errors=True)
 
 
 def pytest_collection_finish():
