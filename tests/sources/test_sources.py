@@ -280,7 +280,7 @@ class TestInbox:
         self.push(inbox, "a")
         with pytest.raises(
             NotReady,
-            match=r"round 0 needs 2 new rows on 100% of the devices; missing: 'b', 'c'",
+            match=r"round 0 needs 2 new rows on 100 % of the devices; missing: 'b', 'c'",
         ):
             next(rounds)
         self.push(inbox, "b")
