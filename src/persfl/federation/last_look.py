@@ -15,7 +15,7 @@ from persfl.learners.responses import respond
 from persfl.methods.blend.evidence import MOST, missed
 from persfl.methods.blend.folds import TargetRows
 from persfl.methods.mixed.class_home import SURE, WORSE
-from persfl.methods.mixed.made_up_rows import has_strayed, made_up
+from persfl.methods.mixed.made_up_rows import has_strayed, rolled_columns
 from persfl.types import Array, Data, Learner, Model
 
 # own hidden errors of few rows may be small by luck: by so many rows' worth of them
@@ -29,7 +29,7 @@ class Alone(NamedTuple):
     loss: float
 
 
-class Looked(NamedTuple):
+class MixLosses(NamedTuple):
     """Mean losses of a mix, over all rows and over folds, and of own rows alone by folds (inf
     without any); what labels vary, what few that are alike by luck may vary besides, and how many
     rows there are.
@@ -43,11 +43,11 @@ class Looked(NamedTuple):
     rows: float
 
 
-def loses_much(looked: Looked) -> bool:
+def loses_much(looked: MixLosses) -> bool:
     """Whether a mix loses more than twice as much over all rows, which it has seen, as own rows
     alone do by folds, or ten times as much over folds.
 
-    >>> looked = Looked(0.3, 0.1, 0.1, 1.0, 0.0, 10.0)
+    >>> looked = MixLosses(0.3, 0.1, 0.1, 1.0, 0.0, 10.0)
     >>> [loses_much(looked._replace(seen=seen)) for seen in (0.3, 0.5, np.nan)]
     [False, True, True]
 
@@ -96,7 +96,7 @@ def is_worse(
     seen = max(seen, hidden + strayed if strayed else 0.0)
     many = float((rows.weight > 0).sum())
     spread, alike = _levels(rows, classes)
-    return loses_much(Looked(seen, hidden, alone.loss, spread, alike, many))
+    return loses_much(MixLosses(seen, hidden, alone.loss, spread, alike, many))
 
 
 def _strayed(
@@ -105,7 +105,7 @@ def _strayed(
     """What a mix loses at made-up rows, where those without each fold say the labels, if it is
     unlike them.
     """
-    X = made_up(rows.X)
+    X = rolled_columns(rows.X)
     with np.errstate(all="ignore"):
         said = np.stack([respond(learner, each, X, classes) for each in models])
         if not has_strayed(said[0], said[1:]):

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from persfl.federation.last_look import Looked, loses_much
+from persfl.federation.last_look import MixLosses, loses_much
 from persfl.learners.linear import Linear
 from persfl.methods.mixed.hidden_rows import HiddenRows
-from persfl.methods.mixed.made_up_rows import has_strayed, made_up
+from persfl.methods.mixed.made_up_rows import has_strayed, rolled_columns
 from persfl.methods.mixed.population import Population
 from persfl.methods.mixed.working_rows import usual_score
 from persfl.types import Array, Data
@@ -65,14 +65,14 @@ def kept_model(
     alone = float(missed[best])
     # few counts are alike by luck even where they vary
     spread, alike = (0.0, level) if learner.kind == "poisson" else (level, 0.0)
-    if loses_much(Looked(lost, lost, alone, spread, alike, rows.rows)):
+    if loses_much(MixLosses(lost, lost, alone, spread, alike, rows.rows)):
         return KeptModel(own_model(learner, rows, SLOPES[best]), True)
     return KeptModel(handed.model, False)
 
 
 def _strayed(learner: Linear, rows: Data, handed: HandedModel) -> float:
     """What the model loses at made-up rows, where folds say the labels, if it is unlike them."""
-    X = made_up(rows.X)
+    X = rolled_columns(rows.X)
     scores = learner.scores(np.vstack([handed.model, handed.folds]), X)
     if not has_strayed(scores[0], scores[1:]):
         return 0.0

@@ -41,9 +41,9 @@ from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.told_terms import (
     has_own_labels,
-    in_units,
     tells_leaves,
     tells_sums,
+    with_units,
     within_ranges,
 )
 from persfl.federation.wait_notices import Waiting
@@ -173,14 +173,14 @@ def _terms(ask: _Inquiry, plan: RunPlan, raw: Terms, others: _Others) -> Terms:
         terms = replace(raw, step_size=step)
         if plan.units == "raw":
             return _checked(terms)
-        return _checked(in_units(terms, learner, *ask.units(raw, others)[:2]))
+        return _checked(with_units(terms, learner, *ask.units(raw, others)[:2]))
     step = 1.0 if plan.first_step == "auto" else float(plan.first_step)
     mean, scale, binary = ask.units(raw, others)
     count = plan.points or 100
     points = made_up(mean[:-1], scale[:-1], binary[:-1], count, seed=plan.seed)
     terms = replace(raw, step_size=step)
     if plan.units == "shared":
-        terms = in_units(terms, learner, mean, scale)
+        terms = with_units(terms, learner, mean, scale)
         points = terms.inside(Data(points, np.zeros(count))).X
     soft = bool(plan.classes) and traits_of(learner).loss == "log"
     return _checked(replace(terms, public=points, soft=soft))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from persfl.federation.last_look import Looked, loses_much
+from persfl.federation.last_look import MixLosses, loses_much
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.hidden_rows import NEVER, Hidden
 from persfl.methods.mixed.sums_blend import SumsBlend
@@ -73,7 +73,7 @@ def _pulled(sums: DeviceSums, pull: float, level: bool) -> Array:
     return np.asarray(np.linalg.solve(square, sums.product[..., None])[..., 0])
 
 
-def looked_at(
+def worse_than_own(
     known: SumsBlend,
     parts: Sequence[DeviceSums],
     folds: Sequence[Hidden],
@@ -102,4 +102,4 @@ def looked_at(
     missed = missed / np.maximum(judged, 1e-300)
     seen = seen / weight
     each = np.stack([seen, missed, alone.loss, spread, alike, rows], axis=1)
-    return np.array([loses_much(Looked(*told)) for told in each.tolist()])
+    return np.array([loses_much(MixLosses(*told)) for told in each.tolist()])

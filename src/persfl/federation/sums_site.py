@@ -21,7 +21,7 @@ from persfl.federation.blend_exchange import (
 )
 from persfl.federation.doubts import DoubtfulExchange
 from persfl.federation.letters import Letters, capital
-from persfl.federation.sums_look import looked_at, own_alone
+from persfl.federation.sums_look import own_alone, worse_than_own
 from persfl.federation.told_sums import (
     MANY,
     SumsFamily,
@@ -160,7 +160,7 @@ class SumsSite(DoubtfulExchange):
             used, folds, level=level, seed=self.seed, never=never, latest=latest
         )
         alone = own_alone(parts, level)
-        worse = looked_at(known, parts, folds, alone, told.rows)
+        worse = worse_than_own(known, parts, folds, alone, told.rows)
         found = known.blended(axes)
         if worse.any():
             self._said_alone([self.ids[i] for i in told.who[worse].tolist()])

@@ -84,7 +84,7 @@ def within_ranges(terms: Terms, ranges: Array) -> Terms:
     return replace(inside, label_mean=float(middle[-1]), label_scale=float(half[-1]))
 
 
-def in_units(terms: Terms, learner: Learner, mean: Array, scale: Array) -> Terms:
+def with_units(terms: Terms, learner: Learner, mean: Array, scale: Array) -> Terms:
     """The same in shared units; counts and classes keep their own."""
     inside = replace(
         terms, mean=mean[:-1], scale=np.where(scale[:-1] > 0, scale[:-1], 1.0)

@@ -30,7 +30,7 @@ from persfl.methods.mixed.log_pool import (
     pool_shares,
     pool_sums,
 )
-from persfl.methods.mixed.made_up_rows import has_strayed, made_up
+from persfl.methods.mixed.made_up_rows import has_strayed, rolled_columns
 from persfl.types import Array, IntArray
 
 WORSE = 2.0  # times the loss of own rows alone: more, and others are not believed
@@ -165,7 +165,7 @@ class ClassHome:
         """How much more is lost by the model of all rows at made-up rows than by those without
         hidden ones, if it is unlike them.
         """
-        Z = with_level(made_up(self.rows.X), self.level)
+        Z = with_level(rolled_columns(self.rows.X), self.level)
         models = np.stack([offer.models[:, 0] for offer in offers])
         scores = np.einsum("rd,ocdk,o->crk", Z, models, shares, optimize=True)
         scores -= scores.mean(

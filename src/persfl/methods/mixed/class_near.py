@@ -37,7 +37,7 @@ TINY = 1e-300  # chances below are as bad as any
 STEPS = 15  # of a model between two rounds
 
 
-class Likely(NamedTuple):
+class CentreShares(NamedTuple):
     """The likeliest centres of each device (copies, n, some), and their shares."""
 
     who: IntArray
@@ -50,7 +50,7 @@ class NearCentres(NamedTuple):
     """
 
     mean: Array
-    likely: Likely
+    likely: CentreShares
     posterior: Array
 
 
@@ -118,12 +118,12 @@ def _likeliest(
     models: Array,
     factor: float,
     centres: IntArray,
-    before: Likely | None,
-) -> Likely:
+    before: CentreShares | None,
+) -> CentreShares:
     """Among all centres, or among those that were likeliest before."""
     copies, n = models.shape[:2]
     many = min(LIKELIEST, len(centres))
-    found = Likely(
+    found = CentreShares(
         np.empty((copies, n, many), dtype=np.int64), np.empty((copies, n, many))
     )
     for rows, axis in zip(parts, axes, strict=True):
@@ -143,7 +143,7 @@ def _made(
     parts: Sequence[ClassRows],
     axes: Sequence[Axes],
     models: Array,
-    likely: Likely,
+    likely: CentreShares,
     centres: IntArray,
     factor: float,
 ) -> tuple[Array, Array]:
@@ -157,7 +157,7 @@ def _made(
 
 
 def _means(
-    parts: Sequence[ClassRows], models: Array, likely: Likely, centres: IntArray
+    parts: Sequence[ClassRows], models: Array, likely: CentreShares, centres: IntArray
 ) -> Array:
     """(copies, n, d, classes) of centres, by their shares; of all for devices without a row."""
     found = np.empty_like(models)

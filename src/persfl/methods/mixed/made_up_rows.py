@@ -15,10 +15,10 @@ from persfl.types import Array
 FURTHER = 10.0  # than folds are from each other, in squares: a model that has strayed
 
 
-def made_up(X: Array) -> Array:
+def rolled_columns(X: Array) -> Array:
     """As many rows: each column begins one row further on than the one before.
 
-    >>> made_up(np.array([[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]])).tolist()
+    >>> rolled_columns(np.array([[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]])).tolist()
     [[1.0, 5.0], [2.0, 6.0], [3.0, 4.0]]
     """
     found = np.empty_like(X)
