@@ -3,22 +3,22 @@ nothing believed that no rows can be behind.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 pytest.importorskip("flwr")
 
-from federated import OPEN, Direct, at_home, columns, names, plan
+from federated import OPEN, at_home, blend_site, columns, plan
 
 from persfl import Devices
 from persfl.errors import InputError
 from persfl.evaluation.row_order import RowOrder
-from persfl.federation.blend_exchange import BlendScene, Letter
+from persfl.federation.blend_exchange import Letter
 from persfl.federation.blend_journal import Journal
 from persfl.federation.class_site import NO_ALIKE, ClassSite
 from persfl.federation.conduct import conduct
-from persfl.federation.letters import Letters
 from persfl.federation.local_grid import LocalGrid
 from persfl.federation.row_stock import alone
 from persfl.fleets.flower import Policy
@@ -56,11 +56,7 @@ def terms_of(rows, settings, classes):
     return Terms(columns=columns(rows), settings=settings, classes=classes, seed=5)
 
 
-def site_of(rows, terms, *, homes=None, tamper=lambda name, reply: reply, **more):
-    through = Direct(homes or at_home(rows), tamper)
-    letters = Letters(through, terms, run="run", home={}, deadline=5.0)
-    usual = {"targets": np.arange(len(rows)), "seed": 5, "patience": 0.0}
-    return ClassSite(letters, BlendScene(ids=names(len(rows)), **usual | more))
+site_of = partial(blend_site, ClassSite)
 
 
 def one_process(rows, terms, **more):

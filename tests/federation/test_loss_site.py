@@ -3,22 +3,23 @@ and nothing believed that no rows can be behind.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 pytest.importorskip("flwr")
 
-from federated import OPEN, Direct, at_home, columns, names, plan
+from federated import OPEN, at_home, blend_site, columns, plan
 
 from persfl import Data, Devices, Linear
 from persfl.errors import InputError
 from persfl.evaluation.row_order import RowOrder
-from persfl.federation.blend_exchange import BlendScene, Letter
+from persfl.federation.blend_exchange import Letter
 from persfl.federation.blend_journal import Journal
 from persfl.federation.blend_run import BY_QUESTIONS
 from persfl.federation.conduct import conduct
-from persfl.federation.letters import Letters, Limited
+from persfl.federation.letters import Limited
 from persfl.federation.local_grid import LocalGrid
 from persfl.federation.loss_look import HandedModel, kept_model
 from persfl.federation.loss_site import LossSite
@@ -57,11 +58,7 @@ def terms_of(rows, settings):
     return Terms(columns=columns(rows), settings=settings, seed=5)
 
 
-def site_of(rows, terms, *, homes=None, tamper=lambda name, reply: reply, **more):
-    through = Direct(homes or at_home(rows), tamper)
-    letters = Letters(through, terms, run="run", home={}, deadline=5.0)
-    usual = {"targets": np.arange(len(rows)), "seed": 5, "patience": 0.0}
-    return LossSite(letters, BlendScene(ids=names(len(rows)), **usual | more))
+site_of = partial(blend_site, LossSite)
 
 
 def one_process(rows, terms, **more):

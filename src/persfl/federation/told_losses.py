@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from persfl.federation.told_sums import ROUNDING, is_of_rows
+from persfl.federation.told_sums import ROUNDING, LinearSums, is_of_rows
 from persfl.learners.linear import Linear
 from persfl.methods.blend.fixed_point import LONG, counted
 from persfl.methods.blend.forms import Form
@@ -32,32 +32,17 @@ FAR = 1e6  # no coefficient is larger, in shared units
 
 
 @dataclass(frozen=True, eq=False)
-class LossFamily:
+class LossFamily(LinearSums):
     """Linear models of counts or under a robust loss, as
     `persfl.methods.blend.forms.ModelFamily`.
     """
 
-    learner: Linear
-    features: int
-    classes: ClassVar[int] = 0
-    views: ClassVar[tuple[str, ...]] = ()
-    proposer: ClassVar[None] = None
     questions: ClassVar[tuple[type[Question], ...]] = LOSS_QUESTIONS
 
     @staticmethod
     def of(terms: Terms) -> LossFamily:
         """Of a run."""
         return LossFamily(terms.learner(), terms.features)
-
-    @property
-    def size(self) -> int:
-        """Of a model."""
-        return self.learner.size(self.features)
-
-    @property
-    def level(self) -> bool:
-        """Whether the first column of the sums is one of ones."""
-        return self.learner.intercept
 
     @property
     def offers(self) -> int:

@@ -30,17 +30,14 @@ ROUNDING = 1e-8  # of a share: sums are made from rounded numbers
 
 
 @dataclass(frozen=True, eq=False)
-class SumsFamily:
-    """Linear models under squared loss, as `persfl.methods.blend.forms.ModelFamily`: devices are
-    asked for their sums, and handed a model.
-    """
+class LinearSums:
+    """What families of linear models that are made from sums over rows have in common."""
 
     learner: Linear
     features: int
     classes: ClassVar[int] = 0
     views: ClassVar[tuple[str, ...]] = ()
     proposer: ClassVar[None] = None
-    questions: ClassVar[tuple[type[Question], ...]] = (PartSums, Draw, Take)
 
     @property
     def size(self) -> int:
@@ -51,6 +48,15 @@ class SumsFamily:
     def level(self) -> bool:
         """Whether the first column of the sums is one of ones."""
         return self.learner.intercept
+
+
+@dataclass(frozen=True, eq=False)
+class SumsFamily(LinearSums):
+    """Linear models under squared loss, as `persfl.methods.blend.forms.ModelFamily`: devices are
+    asked for their sums, and handed a model.
+    """
+
+    questions: ClassVar[tuple[type[Question], ...]] = (PartSums, Draw, Take)
 
     def start_forms(self) -> Mapping[str, Form]:
         """Nothing is offered to be judged at home."""
