@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from persfl import compiled, kernel_cache
+from persfl.fleets import torch_graphs
 
 pytest.importorskip("numba")
 CODE = """
@@ -112,6 +113,34 @@ def test_what_is_safe_to_load_code_from(tmp_path):
     kept.unlink()
     (here / kernel_cache._DIGESTS).symlink_to(tmp_path / "elsewhere")
     assert not kernel_cache._ours(here)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no such modes")
+def test_torch_runs_nothing_that_others_may_have_compiled(tmp_path, monkeypatch):
+    home, planted = tmp_path / "home", tmp_path / "planted"
+    home.mkdir()
+    planted.mkdir()
+    planted.chmod(0o777)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    mine = home / ".cache" / "persfl" / "torch"
+    for told, used in ((planted, mine), ("", mine), (mine / "other", mine / "other")):
+        monkeypatch.setenv(torch_graphs.CACHE, str(told))
+        torch_graphs.keep_apart()
+        assert os.environ[torch_graphs.CACHE] == str(used)
+    home.chmod(0o777)
+    torch_graphs.keep_apart()
+    assert Path(os.environ[torch_graphs.CACHE]).parent == tmp_path
+    assert kernel_cache.closed_to_others(Path(os.environ[torch_graphs.CACHE]))
+
+
+def test_nothing_is_compiled_by_torch_but_apart(monkeypatch):
+    torch = pytest.importorskip("torch")
+    made = []
+    monkeypatch.setattr(torch_graphs, "keep_apart", lambda: made.append("apart"))
+    monkeypatch.setattr(torch, "compile", lambda *_, **how: made.append("compiled"))
+    torch_graphs.by_torch(abs)
+    assert made == ["apart", "compiled"]
 
 
 def test_a_cache_that_cannot_be_removed_is_not_used(tmp_path):

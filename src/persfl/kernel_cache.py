@@ -93,24 +93,14 @@ def _digests(here: Path) -> dict[str, str]:
 def _ours(here: Path) -> bool:
     """Whether nobody can have put code there but this user, root and whoever owns the package.
 
-    Beside the package it is as safe as the package's own code. Elsewhere, every folder on the way
-    counts: whoever may rename one of them can put another in its place.
+    Beside the package it is as safe as the package's own code.
     """
     package = Path(__file__).resolve().parent
-    here = here.resolve()
-    if "geteuid" not in vars(os) or here.is_relative_to(package):
+    if "geteuid" not in vars(os) or here.resolve().is_relative_to(package):
         return True
-    owner = package.stat()
-    users = {0, os.geteuid(), owner.st_uid}
-    groups = {0, os.getegid(), owner.st_gid}
-    for place in (here, *here.parents):
-        about = place.stat()
-        # as /tmp: only owners rename
-        guarded = place != here and about.st_mode & stat.S_ISVTX
-        if about.st_uid not in users or (
-            _open_to_others(about, groups) and not guarded
-        ):
-            return False
+    if not closed_to_others(here):
+        return False
+    users, groups = _trusted()
     for path in (*_files(here), here / _DIGESTS):
         if not (path.is_symlink() or path.exists()):
             continue
@@ -119,6 +109,32 @@ def _ours(here: Path) -> bool:
         if not plain or _open_to_others(about, groups):
             return False
     return True
+
+
+def closed_to_others(folder: Path) -> bool:
+    """Whether nobody else can put anything into a folder that is there.
+
+    Every folder on the way counts: whoever may rename one of them can put another in its place.
+    """
+    if "geteuid" not in vars(os):
+        return True
+    users, groups = _trusted()
+    folder = folder.resolve()
+    for place in (folder, *folder.parents):
+        about = place.stat()
+        # as /tmp: only owners rename
+        guarded = place != folder and about.st_mode & stat.S_ISVTX
+        if about.st_uid not in users or (
+            _open_to_others(about, groups) and not guarded
+        ):
+            return False
+    return True
+
+
+def _trusted() -> tuple[set[int], set[int]]:
+    """Users and groups: this one, root, and those of the package."""
+    owner = Path(__file__).resolve().parent.stat()
+    return {0, os.geteuid(), owner.st_uid}, {0, os.getegid(), owner.st_gid}
 
 
 def _open_to_others(about: os.stat_result, groups: set[int]) -> bool:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from persfl.kernel_cache import closed_to_others
 
 if TYPE_CHECKING:
     import torch
@@ -11,6 +17,8 @@ if TYPE_CHECKING:
     from persfl.fleets.torch_runtime import TensorRows
 
     Whole = Callable[..., torch.Tensor]
+
+CACHE = "TORCHINDUCTOR_CACHE_DIR"  # where torch keeps what it compiled
 
 
 class Graphs:
@@ -41,7 +49,6 @@ def _kind(tensor: torch.Tensor) -> Hashable:
 def _compiled(
     method: Whole, inputs: list[torch.Tensor], first: int, rows: list[TensorRows]
 ) -> Whole:
-    import torch
     from torch.fx.experimental.proxy_tensor import make_fx
 
     def whole(*flat: torch.Tensor) -> torch.Tensor:
@@ -50,5 +57,30 @@ def _compiled(
         return method(*flat[:first], *held, None)
 
     graph = make_fx(whole)(*inputs)
-    compiled: Whole = torch.compile(graph, dynamic=False)
+    compiled: Whole = by_torch(graph)
     return compiled
+
+
+def by_torch(function: Callable[..., Any]) -> Any:
+    """A function that torch compiles for the shapes that it is given."""
+    import torch
+
+    keep_apart()
+    return torch.compile(function, dynamic=False)
+
+
+def keep_apart() -> None:
+    """Have torch keep what it compiles where nobody else can put anything.
+
+    By itself it runs what lies in a folder of /tmp that has this user's name, whoever made that.
+    """
+    places = [Path(os.environ[CACHE])] if os.environ.get(CACHE) else []
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        places.append(Path.home() / ".cache" / "persfl" / "torch")
+    for place in places:
+        with contextlib.suppress(OSError):
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if closed_to_others(place):
+                os.environ[CACHE] = str(place)
+                return
+    os.environ[CACHE] = tempfile.mkdtemp(prefix="persfl-torch-")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from persfl.fleets.carried_points import CarriedPoints
 from persfl.fleets.pair_programs import linear_program, perceptron_program
-from persfl.fleets.torch_graphs import Graphs
+from persfl.fleets.torch_graphs import Graphs, by_torch
 from persfl.fleets.torch_linear import LinearTensors
 from persfl.fleets.torch_runtime import TensorRows, tensor_dtype
 from persfl.learners.linear import Linear
@@ -120,12 +120,10 @@ class TensorPairs:
 
     def compiled_once(self, function: Made) -> Made:
         """A function of tensors and whole numbers, compiled where that was asked for."""
-        import torch
-
         if not self.compiled:
             return function
         if function not in self._alone:
-            self._alone[function] = torch.compile(function, dynamic=False)
+            self._alone[function] = by_torch(function)
         found: Made = self._alone[function]
         return found
 
