@@ -125,13 +125,13 @@ def test_torch_runs_nothing_that_others_may_have_compiled(tmp_path, monkeypatch)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     mine = home / ".cache" / "persfl" / "torch"
     for told, used in ((planted, mine), ("", mine), (mine / "other", mine / "other")):
-        monkeypatch.setenv(torch_graphs.CACHE, str(told))
+        monkeypatch.setenv(torch_graphs.TORCH_CACHE, str(told))
         torch_graphs.keep_apart()
-        assert os.environ[torch_graphs.CACHE] == str(used)
+        assert os.environ[torch_graphs.TORCH_CACHE] == str(used)
     home.chmod(0o777)
     torch_graphs.keep_apart()
-    assert Path(os.environ[torch_graphs.CACHE]).parent == tmp_path
-    assert kernel_cache.closed_to_others(Path(os.environ[torch_graphs.CACHE]))
+    assert Path(os.environ[torch_graphs.TORCH_CACHE]).parent == tmp_path
+    assert kernel_cache.closed_to_others(Path(os.environ[torch_graphs.TORCH_CACHE]))
 
 
 def test_nothing_is_compiled_by_torch_but_apart(monkeypatch):

@@ -1005,6 +1005,21 @@ def test_a_failing_resume_removes_nothing(table, tmp_path, capsys, monkeypatch):
     assert main([*words, "--resume"]) == 0
 
 
+def test_a_run_removes_no_file_of_a_persons_own(tmp_path):
+    folder = Folder.begin(tmp_path / "run", {})
+    own = ["rounds/mine.parquet", "rounds/may-2024.parquet", "state-of-ohio.npz"]
+    left = ["rounds/final-000003-7.parquet", "state-final-000003-7.npz"]
+    left += [name + ".persfl-part" for name in left]
+    for name in (*own, *left):
+        (folder.path / name).write_text("some")
+    folder.commit()
+    there = {
+        path.relative_to(folder.path).as_posix() for path in folder.path.rglob("*")
+    }
+    assert set(own) <= there
+    assert not set(left) & there
+
+
 def test_a_failing_fit_removes_only_what_it_made(table, tmp_path, monkeypatch):
     out = tmp_path / "run"
     words = ["fit", str(table), *WORDS, "--out", str(out)]

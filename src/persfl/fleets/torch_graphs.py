@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Whole = Callable[..., torch.Tensor]
 
-CACHE = "TORCHINDUCTOR_CACHE_DIR"  # where torch keeps what it compiled
+TORCH_CACHE = "TORCHINDUCTOR_CACHE_DIR"  # where torch keeps what it compiled
 
 
 class Graphs:
@@ -74,13 +74,13 @@ def keep_apart() -> None:
 
     By itself it runs what lies in a folder of /tmp that has this user's name, whoever made that.
     """
-    places = [Path(os.environ[CACHE])] if os.environ.get(CACHE) else []
+    places = [Path(os.environ[TORCH_CACHE])] if os.environ.get(TORCH_CACHE) else []
     with contextlib.suppress(RuntimeError):  # a user without a home
         places.append(Path.home() / ".cache" / "persfl" / "torch")
     for place in places:
         with contextlib.suppress(OSError):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
             if closed_to_others(place):
-                os.environ[CACHE] = str(place)
+                os.environ[TORCH_CACHE] = str(place)
                 return
-    os.environ[CACHE] = tempfile.mkdtemp(prefix="persfl-torch-")
+    os.environ[TORCH_CACHE] = tempfile.mkdtemp(prefix="persfl-torch-")

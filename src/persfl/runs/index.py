@@ -39,9 +39,12 @@ _NAME = re.compile(rf"(?:rounds/)?[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*\.(?:{_ENDINGS
 _STAGE = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _PART = re.escape(UNFINISHED)
+# a stage, the round that it is at, and how many were saved before: a person's own name has no such
+# end
+_SAVED = r"[a-z][a-z0-9-]*-[0-9]{6,}-[0-9]+"
 # What may be removed once no index names it: files that a run makes on its way, by their shape.
 _PASSING = re.compile(
-    rf"(?:state-[a-z0-9-]+\.(?:npz|skops)|(?:fleet|exchange)-[0-9]+\.wire)(?:{_PART})?"
+    rf"(?:state-{_SAVED}\.(?:npz|skops)|(?:fleet|exchange)-[0-9]+\.wire)(?:{_PART})?"
     r"|(?:run|spec|versions|model|federation|leaks|worth|terms|contributions)"
     rf"\.(?:{_ENDINGS}){_PART}"
 )
@@ -52,7 +55,7 @@ _GIVEN = re.compile(
     r"|terms\.wire|state-[a-z0-9-]+\.npz|(?:fleet|exchange)-[0-9]+\.wire"
     r"|rounds/[a-z][a-z0-9-]*\.parquet"
 )
-_PASSING_ROUNDS = re.compile(rf"[a-z][a-z0-9-]*\.parquet(?:{_PART})?")
+_PASSING_ROUNDS = re.compile(rf"{_SAVED}\.parquet(?:{_PART})?")
 
 
 class Place(TypedDict):
