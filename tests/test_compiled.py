@@ -4,11 +4,15 @@ import os
 import pickle
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from persfl import compiled, kernel_cache
+from persfl.errors import elsewhere
 from persfl.fleets import torch_graphs
 
 pytest.importorskip("numba")
@@ -193,3 +197,27 @@ def test_no_settings_are_read_where_one_stands(tmp_path):
     assert "3)\n" in told
     assert "41" not in told
     assert not (tmp_path / "planted").exists()
+
+
+def test_torch_keeps_no_compiled_headers_in_a_folder_of_all(tmp_path, monkeypatch):
+    """It keeps them in /tmp whatever folder it is given, and runs what lies there."""
+    monkeypatch.setenv(torch_graphs.TORCH_CACHE, str(tmp_path))
+    monkeypatch.setenv("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "1")
+    config = SimpleNamespace(cpp_cache_precompile_headers=True)
+    monkeypatch.setitem(sys.modules, "torch._inductor.config", config)
+    torch_graphs.keep_apart()
+    assert os.environ["TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"] == "0"
+    assert not config.cpp_cache_precompile_headers
+
+
+def test_two_threads_that_stand_elsewhere_come_back(tmp_path, monkeypatch):
+    """Of two the second took the root for the folder to go back to, for good."""
+    monkeypatch.chdir(tmp_path)
+
+    def away(_):
+        with elsewhere():
+            time.sleep(0.05)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(away, range(4)))
+    assert Path.cwd() == tmp_path

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import threading
 from functools import cache
 from typing import Any
+
+_door = threading.Lock()
 
 
 @cache
@@ -26,7 +29,10 @@ def kernels() -> Any | None:
         return None
     from persfl.kernel_cache import ready_kernels  # needs numba
 
-    return ready_kernels()
+    with (
+        _door
+    ):  # of two threads one would compile what the other has just finished with
+        return ready_kernels()
 
 
 def kernels_for(work: int) -> Any | None:

@@ -24,6 +24,7 @@ import importlib
 import inspect
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,23 +89,28 @@ def need(module: str, *, extra: str, why: str) -> ModuleType:
         ) from error
 
 
+_door = threading.RLock()
+
+
 @contextlib.contextmanager
 def elsewhere() -> Iterator[None]:
     """Stand in the root of the disk for a moment.
 
     Where some packages are imported they read settings from the folder that one stands in. It may
-    be somebody else's, and the settings may name code to run.
+    be somebody else's, and the settings may name code to run. One thread at a time: of two, one
+    would take the root for the folder to go back to.
     """
-    try:
-        here = os.getcwd()
-    except FileNotFoundError:  # removed, and nothing is read there
-        yield
-        return
-    os.chdir(Path(__file__).anchor)
-    try:
-        yield
-    finally:
-        os.chdir(here)
+    with _door:
+        try:
+            here = os.getcwd()
+        except FileNotFoundError:  # removed, and nothing is read there
+            yield
+            return
+        os.chdir(Path(__file__).anchor)
+        try:
+            yield
+        finally:
+            os.chdir(here)
 
 
 def warn(text: str, kind: type[Warning] = PersflWarning) -> None:

@@ -137,6 +137,33 @@ def test_workers_read_no_modules_where_one_stands(kind, tmp_path):
     assert not (place / "ran").exists()
 
 
+DASK_FOLDERS = """
+import os, sys, tempfile
+from persfl.scale.dask_workers import DaskWorkers
+if __name__ == "__main__":
+    engine = DaskWorkers("", 1)
+    print([name for name in os.listdir(tempfile.gettempdir()) if "dask" in name])
+    engine.stop()
+    print([place for place in sys.path if "dask" in place])
+"""
+
+
+def test_dask_keeps_modules_in_a_folder_of_its_own(tmp_path):
+    """Its scheduler put a folder of one that is everybody's before all others."""
+    pytest.importorskip("distributed")
+    program = tmp_path / "begin.py"
+    program.write_text(DASK_FOLDERS)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    told = subprocess.run(
+        [sys.executable, str(program)],
+        env=os.environ | {"TMPDIR": str(shared)},
+        capture_output=True,
+        text=True,
+    )
+    assert told.stdout.splitlines() == ["[]", "[]"], told.stderr
+
+
 @pytest.mark.slow
 def test_ray_is_begun_anew_whatever_stands_in_a_folder_of_all(
     monkeypatch, ray_of_tests

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Hashable
 from pathlib import Path
@@ -73,7 +74,12 @@ def keep_apart() -> None:
     """Have torch keep what it compiles where nobody else can put anything.
 
     By itself it runs what lies in a folder of /tmp that has this user's name, whoever made that.
+    Headers that it has compiled lie there whatever it is told, so it is to keep none.
     """
+    os.environ["TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"] = "0"
+    loaded: Any = sys.modules.get("torch._inductor.config")
+    if hasattr(loaded, "cpp_cache_precompile_headers"):
+        loaded.cpp_cache_precompile_headers = False  # it has read the variable already
     places = [Path(os.environ[TORCH_CACHE])] if os.environ.get(TORCH_CACHE) else []
     with contextlib.suppress(RuntimeError):  # a user without a home
         places.append(Path.home() / ".cache" / "persfl" / "torch")

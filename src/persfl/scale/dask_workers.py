@@ -62,6 +62,7 @@ class DaskWorkers:
                 # whoever may ask it, or puts modules where its workers write, may run anything
                 security=True,
                 local_directory=place,
+                scheduler_kwargs={"local_directory": place},
                 dashboard_address="127.0.0.1:0",
                 silence_logs=logging.CRITICAL,
             )
