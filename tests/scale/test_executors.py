@@ -142,9 +142,9 @@ import os, sys, tempfile
 from persfl.scale.dask_workers import DaskWorkers
 if __name__ == "__main__":
     engine = DaskWorkers("", 1)
-    print([name for name in os.listdir(tempfile.gettempdir()) if "dask" in name])
+    print([name for name in os.listdir(tempfile.gettempdir()) if "dask-scratch" in name])
     engine.stop()
-    print([place for place in sys.path if "dask" in place])
+    print([place for place in sys.path if "dask-scratch" in place])
 """
 
 
