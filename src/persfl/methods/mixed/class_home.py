@@ -168,9 +168,8 @@ class ClassHome:
         Z = with_level(rolled_columns(self.rows.X), self.level)
         models = np.stack([offer.models[:, 0] for offer in offers])
         scores = np.einsum("rd,ocdk,o->crk", Z, models, shares, optimize=True)
-        scores -= scores.mean(
-            axis=2, keepdims=True
-        )  # what all classes have is no chance
+        # what all classes have is no chance
+        scores -= scores.mean(axis=2, keepdims=True)
         if not has_strayed(scores[0], scores[1:]):
             return 0.0
         usual = log_chances(scores[1:].mean(axis=0))
